@@ -135,9 +135,7 @@ func sdk(t *testing.T) surface {
 	if err != nil {
 		tooltest.Skip(t, "gcloud is not installed")
 	}
-	if program, err = filepath.EvalSymlinks(program); err != nil {
-		t.Fatal(err)
-	}
+	program = must.Get(filepath.EvalSymlinks(program))(t)
 	tree := read(t, filepath.Join(filepath.Dir(program), "../data/cli/gcloud_completions.py"))
 	_, tree, _ = strings.Cut(tree, "STATIC_COMPLETION_CLI_TREE = ")
 	var s surface
@@ -181,9 +179,8 @@ func TestCommandsNameTheirProject(t *testing.T) {
 	global := []string{"auth", "billing", "config", "dns", "iam", "projects", "storage"} // in their arguments
 	for name, text := range shell(t) {
 		for _, command := range invocations(text, "gcloud") {
-			if !slices.Contains(global, command[0]) && !slices.Contains(command, "--project") {
-				t.Errorf("%s: gcloud %s: no --project", name, strings.Join(command, " "))
-			}
+			named := slices.Contains(global, command[0]) || slices.Contains(command, "--project")
+			must.Equal(t, name+": gcloud "+strings.Join(command, " ")+" names its project", true, named)
 		}
 	}
 }
@@ -198,16 +195,14 @@ func TestPlaybooksCanBeFollowed(t *testing.T) {
 	looks := 0
 	for _, page := range must.Get(filepath.Glob("playbooks/*.md"))(t) {
 		text := strings.ReplaceAll(read(t, page), "\\\n", " ")
-		if regexp.MustCompile("terraform (plan|apply)`").MatchString(text) {
-			t.Errorf("%s: terraform without image and archives", page)
-		}
+		bare := regexp.MustCompile("terraform (plan|apply)`").FindString(text)
+		must.Equal(t, page+": terraform without image and archives", "", bare)
 		look, _, _ := strings.Cut(text, "\n## Do\n")
 		for _, command := range invocations(look, "gcloud") {
 			looks++
 			verb := slices.IndexFunc(command, func(word string) bool { return roles[word] != "" })
-			if verb < 0 || !strings.Contains(given, roles[command[verb]]) {
-				t.Errorf("%s: who follows playbooks may not gcloud %s", page, strings.Join(command, " "))
-			}
+			may := verb >= 0 && strings.Contains(given, roles[command[verb]])
+			must.Equal(t, page+": who follows playbooks may gcloud "+strings.Join(command, " "), true, may)
 		}
 	}
 	if looks < 30 {

@@ -18,8 +18,7 @@ import (
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content := must.Get(os.ReadFile(path))(t)
-	return string(content)
+	return string(must.Get(os.ReadFile(path))(t))
 }
 
 // files returns the paths of the repository's files with an extension.
@@ -128,21 +127,17 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	for _, page := range files(t, ".md") {
 		for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(read(t, page), -1) {
-			if !strings.Contains(tests.String(), "func "+name) {
-				t.Errorf("%s names %s, which is not there", page, name)
-			}
+			must.Equal(t, page+": there is "+name, true, strings.Contains(tests.String(), "func "+name))
 		}
 		for _, run := range regexp.MustCompile("`(?:terraform/tests/)?(\\w+\\.tftest\\.hcl) (\\w+)`").FindAllStringSubmatch(read(t, page), -1) {
-			if !strings.Contains(read(t, "../terraform/tests/"+run[1]), "run \""+run[2]+"\"") {
-				t.Errorf("%s names %s of %s, which is not there", page, run[2], run[1])
-			}
+			there := strings.Contains(read(t, "../terraform/tests/"+run[1]), "run \""+run[2]+"\"")
+			must.Equal(t, page+": there is "+run[2]+" in "+run[1], true, there)
 		}
 		// As in "-bench 'A|B'", and in design.md's "`A ./package`".
 		for _, found := range regexp.MustCompile("-bench '?([\\w|]+)|`(\\w+)[\\w/]* \\./[a-z/]+`").FindAllStringSubmatch(read(t, page), -1) {
 			for name := range strings.SplitSeq(found[1]+found[2], "|") {
-				if name != "NAME" && !strings.Contains(tests.String(), "func Benchmark"+name+"(") {
-					t.Errorf("%s names a benchmark %s, which is not there", page, name)
-				}
+				there := name == "NAME" || strings.Contains(tests.String(), "func Benchmark"+name+"(")
+				must.Equal(t, page+": there is a benchmark "+name, true, there)
 			}
 		}
 	}
@@ -160,14 +155,12 @@ func TestPicturesComeFromTheSystem(t *testing.T) {
 	}
 	for _, picture := range pictures {
 		name := strings.TrimSuffix(filepath.Base(picture), ".png")
-		if !strings.Contains(script, `shoot("`+name+`")`) || !strings.Contains(readme, "(docs/"+picture+")") {
-			t.Errorf("%s is not taken by make pictures, or not shown in README", picture)
-		}
+		taken, shown := strings.Contains(script, `shoot("`+name+`")`), strings.Contains(readme, "(docs/"+picture+")")
+		must.Equal(t, picture+" is taken by make pictures, and shown in README", [2]bool{true, true}, [2]bool{taken, shown})
 	}
 	for _, path := range must.Get(filepath.Glob("../run/local/system/*.go"))(t) {
-		if !strings.HasSuffix(path, "_test.go") && strings.Contains(read(t, path), "INSERT") {
-			t.Errorf("%s inserts what the pipeline would make", path)
-		}
+		inserts := !strings.HasSuffix(path, "_test.go") && strings.Contains(read(t, path), "INSERT")
+		must.Equal(t, path+" inserts what the pipeline would make", false, inserts)
 	}
 }
 
@@ -177,13 +170,11 @@ func TestOneVersion(t *testing.T) {
 	t.Parallel()
 	version := regexp.MustCompile(`(?m)^## \[(.*)\]`).FindStringSubmatch(read(t, "CHANGELOG.md"))[1]
 	for _, path := range []string{"run/api/openapi.json", "edge-gateway/gateway/openapi.json", "run/dashboard/package.json"} {
-		if !strings.Contains(read(t, "../"+path), `"version": "`+version+`"`) {
-			t.Errorf("%s has another version than %s", path, version)
-		}
+		same := strings.Contains(read(t, "../"+path), `"version": "`+version+`"`)
+		must.Equal(t, path+" has version "+version, true, same)
 	}
-	if built := must.Get(command(t, "make -n build").Output())(t); !strings.Contains(string(built), "-X main.version="+version+"+") {
-		t.Errorf("make build stamps another version than %s:\n%s", version, built)
-	}
+	built := must.Get(command(t, "make -n build").Output())(t)
+	must.Contain(t, "make build", string(built), "-X main.version="+version+"+")
 }
 
 // TestNewcomersPath walks from README to the code that stores a reading: README, the table
@@ -191,9 +182,8 @@ func TestOneVersion(t *testing.T) {
 func TestNewcomersPath(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
-	if !strings.Contains(read(t, "../README.md"), "[where things are stored](docs/design.md#where-things-are-stored)") {
-		t.Error("README does not lead to the table")
-	}
+	leads := strings.Contains(read(t, "../README.md"), "[where things are stored](docs/design.md#where-things-are-stored)")
+	must.Equal(t, "README leads to the table", true, leads)
 	page := read(t, "design.md")
 	for _, path := range regexp.MustCompile("`([a-z-]+/[a-z/.-]+)`").FindAllStringSubmatch(page, -1) {
 		must.Get(os.Stat(filepath.Join("..", path[1])))(t)
@@ -205,9 +195,8 @@ func TestNewcomersPath(t *testing.T) {
 	links := regexp.MustCompile(`\]\((\S+\.go)\)`).FindAllStringSubmatch(row, -1)
 	must.Equal(t, "files of readings", 2, len(links))
 	for _, link := range links {
-		if !strings.Contains(read(t, link[1]), ") Append(ctx context.Context, rows []reading.Reading) error {") {
-			t.Errorf("%s does not append readings", link[1])
-		}
+		appends := strings.Contains(read(t, link[1]), ") Append(ctx context.Context, rows []reading.Reading) error {")
+		must.Equal(t, link[1]+" appends readings", true, appends)
 	}
 }
 
@@ -224,15 +213,11 @@ func TestCitedRulesExist(t *testing.T) {
 		for _, found := range citation.FindAllString(read(t, file), -1) {
 			for _, rule := range number.FindAllString(found, -1) {
 				cited[rule] = true
-				if !rules[rule] {
-					t.Errorf("%s cites %s, which is no rule", file, rule)
-				}
+				must.Equal(t, file+" cites "+rule+", which is a rule", true, rules[rule])
 			}
 		}
 	}
 	for rule := range rules {
-		if !cited[rule] {
-			t.Errorf("nothing cites rule %s", rule)
-		}
+		must.Equal(t, "something cites rule "+rule, true, cited[rule])
 	}
 }

@@ -145,9 +145,7 @@ func TestEveryMakeTargetOfReadmeRuns(t *testing.T) {
 		t.Errorf("%d targets are found: some are not seen", len(named))
 	}
 	for _, target := range named {
-		if !slices.Contains(runs, target[1]) {
-			t.Errorf("nothing runs make %s, which README names", target[1])
-		}
+		must.Equal(t, "something runs make "+target[1]+", which README names", true, slices.Contains(runs, target[1]))
 	}
 }
 
@@ -189,9 +187,7 @@ func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
 		t.Fatalf("the end names no programs:\n%s", out)
 	}
 	for _, program := range programs {
-		if !slices.Contains(strings.Split(last[1], ", "), program) {
-			t.Errorf("%s is not named: %s", program, last[1])
-		}
+		must.Equal(t, program+" is named: "+last[1], true, slices.Contains(strings.Split(last[1], ", "), program))
 	}
 }
 
@@ -208,13 +204,9 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 		c := command(t, "exec .ci/check test", "PATH="+bare, "CHROMIUM=")
 		c.Path = filepath.Join(bare, "bash")
 		out, err := c.CombinedOutput()
-		if err == nil {
-			t.Error("it passes")
-		}
+		must.Equal(t, "it passes", false, err == nil)
 		for _, what := range missing {
-			if !strings.Contains(string(out), "missing: "+what) {
-				t.Errorf("%s is not named:\n%s", what, out)
-			}
+			must.Contain(t, "the check", string(out), "missing: "+what)
 		}
 	}
 	names("Go 1", "npm", "a C compiler", "Chromium")

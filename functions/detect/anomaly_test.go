@@ -1,16 +1,21 @@
 package detect_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/learn"
@@ -105,13 +110,9 @@ func TestPredictions(t *testing.T) {
 	n := kept.all[at]
 	i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
 	want := of[i-1].Temperature + (of[i].Temperature-of[i-1].Temperature)*20/30
-	if math.Abs(*n.ActualTemperature-want) > 0.02 {
-		t.Errorf("measured %v, want %v", *n.ActualTemperature, want)
-	}
+	must.Equal(t, "measured", want, *n.ActualTemperature, cmpopts.EquateApprox(0, 0.02))
 	predicted, _, _ := live.pair.Forecaster.Forecast(messages[i-1].Recent, messages[i-1].Reading, learn.Horizon)
-	if math.Abs(*n.PredictedTemperature-predicted) > 0.02 {
-		t.Errorf("predicted %v, want %v", *n.PredictedTemperature, predicted)
-	}
+	must.Equal(t, "predicted", predicted, *n.PredictedTemperature, cmpopts.EquateApprox(0, 0.02))
 
 	// Another instance decides alike, and a database that is unavailable is no answer.
 	second := &fakePredictions{err: errors.New("away")}
@@ -122,9 +123,7 @@ func TestPredictions(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != len(kept.all) || len(second.all) != len(kept.all) {
-		t.Errorf("%d of %d predictions refused", refused, len(kept.all))
-	}
+	must.Equal(t, "predictions refused, and tried", [2]int{len(kept.all), len(kept.all)}, [2]int{refused, len(second.all)})
 
 	// The database is asked no more about what cannot be drawn.
 	third := &fakePredictions{probability: 0.1}
@@ -153,9 +152,7 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 		forecasts++
 		// Every 5 s: the reading 20 s after the one four before is this one.
 		i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
-		if math.Abs(*n.ActualTemperature-of[i].Temperature) > 0.1 {
-			t.Errorf("measured %v, want %v", *n.ActualTemperature, of[i].Temperature)
-		}
+		must.Equal(t, "measured", of[i].Temperature, *n.ActualTemperature, cmpopts.EquateApprox(0, 0.1))
 	}
 	if forecasts < 100 {
 		t.Errorf("%d forecasts in %d predictions", forecasts, len(kept.all))
@@ -179,8 +176,8 @@ func TestRulesNeedNoModel(t *testing.T) {
 	}
 }
 
-// A reading that makes an incident is asked of with the incident, not beside it. What the
-// models alone find odd is recorded.
+// What cannot be measured is an anomaly whatever its node did before. A reading that makes an incident is asked of
+// with the incident, not beside it. What the models alone find odd is recorded.
 func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
@@ -188,9 +185,10 @@ func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	p := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, kept}, detect.Questions, s.clock, logging.Discard())
 	d := s.data("n003", 100)
 	d.Reading.Humidity = 0 // breaks a rule of the detector
-	findings, err := p.Observe(t.Context(), d, sensorInRoom(false))
-	if found, _ := ofKind(findings, incident.KindAnomaly); err != nil || !found.Holds || len(kept.all) != 0 {
-		t.Errorf("%+v, %v, beside it %+v", findings, err, kept.all)
+	found, _ := ofKind(must.Get(p.Observe(t.Context(), d, sensorInRoom(false)))(t), incident.KindAnomaly)
+	must.Do(t, found.Validate())
+	if !found.Holds || found.Cause != "range" || found.Quantity != incident.Humidity || len(kept.all) != 0 {
+		t.Errorf("%+v, beside it %+v", found, kept.all)
 	}
 	alone := withoutRooms(detect.NoModels{}, kept)
 	if findings, err := alone.Observe(t.Context(), d, sensorInRoom(false)); err != nil || len(findings) != 0 || len(kept.all) != 1 {
@@ -249,4 +247,54 @@ func observing(tb testing.TB) func() {
 	return func() {
 		must.Get(p.Observe(tb.Context(), d, sensor))(tb)
 	}
+}
+
+// FuzzMixedReadings takes values out of a node's readings, by two bits for each: whatever is
+// left is judged without a panic, by numbers alone.
+func FuzzMixedReadings(f *testing.F) {
+	of := series(200, 30*time.Second)
+	live := train(f, series(900, 30*time.Second))
+	rules := slices.Concat(must.Get(incident.Recommended.Rules(incident.Scope{}))(f), must.Get(incident.Rate.Rules(incident.Scope{}))(f))
+	for _, pattern := range []string{"\x00", "\x01", "\x02", "\x01\x02", "\x00\x01\x02", "\x01\x01\x01\x01\x01\x01\x00"} {
+		f.Add([]byte(pattern))
+	}
+	f.Fuzz(func(t *testing.T, pattern []byte) {
+		if len(pattern) == 0 {
+			return
+		}
+		mixed := slices.Clone(of)
+		for i := range mixed {
+			switch pattern[i%len(pattern)] & 3 {
+			case 1:
+				mixed[i].Humidity = reading.Missing()
+			case 2:
+				mixed[i].Temperature = reading.Missing()
+			}
+		}
+		s, kept := calm(6), &fakePredictions{}
+		s.now = mixed[len(mixed)-1].Time
+		var dropped bytes.Buffer // findings that are invalid
+		d := detect.NewAnomalyDetector(live, metadata{s, kept}, detect.Questions, s.clock, slog.New(slog.NewTextHandler(&dropped, &slog.HandlerOptions{Level: slog.LevelError})))
+		memory := map[int]incident.Memory{}
+		for _, m := range stream(mixed) {
+			m.Reading.NodeID = "n000"
+			must.Get(d.Observe(t.Context(), m, pipeline.SensorStatus{
+				Owned: true, Remembers: true, Thresholds: &alert.Thresholds{MaxTemperature: 30, MaxHumidity: 50}, RoomID: 1, Budget: 1,
+			}))(t)
+			for i, rule := range rules {
+				memory[i], _ = rule.Advance(memory[i], incident.Points(m.Reading, m.Recent))
+				if math.IsNaN(memory[i].Peak) {
+					t.Errorf("rule %d of %s peaks at no number", i, rule.Quantity)
+				}
+			}
+		}
+		must.Equal(t, "findings that are invalid", "", dropped.String())
+		for _, n := range kept.all {
+			for _, value := range []*float64{n.Score, n.PredictedTemperature, n.PredictedHumidity, n.ActualTemperature, n.ActualHumidity} {
+				if value != nil && (math.IsNaN(*value) || math.IsInf(*value, 0)) {
+					t.Errorf("recorded %+v", n)
+				}
+			}
+		}
+	})
 }

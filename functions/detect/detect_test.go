@@ -22,7 +22,6 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
@@ -31,13 +30,7 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // from decodes messages where no gateway is enrolled.
-var from = origin.New(noGateways{}, time.Now, origin.Options{})
-
-type noGateways struct{}
-
-func (noGateways) GatewayKeys(context.Context, []string) (map[string]accounts.GatewayKey, error) {
-	return nil, nil
-}
+var from = origin.New(nil, time.Now, origin.Options{})
 
 // fakeStatuses is what detection is told of nodes; nodes not in it are nobody's.
 type fakeStatuses map[string]pipeline.SensorStatus
@@ -282,9 +275,7 @@ func TestFindingsAreJudged(t *testing.T) {
 			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) || push.IsPermanent(err) {
 				t.Error(err)
 			}
-			if len(judge.judged) != c.judged || len(server.Messages()) != 0 {
-				t.Fatalf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
-			}
+			must.Equal(t, "readings judged, and alerts", [2]int{c.judged, 0}, [2]int{len(judge.judged), len(server.Messages())})
 			for _, j := range judge.judged {
 				must.Equal(t, "findings", c.want, j.Findings)
 			}
@@ -312,8 +303,7 @@ func TestLearningSeesItsHoldAlone(t *testing.T) {
 func BenchmarkQuietReading(b *testing.B) {
 	var rules []incident.Rule
 	for _, preset := range []incident.Preset{incident.Recommended, incident.AllowableA1, incident.AllowableA2, incident.Rate} {
-		of := must.Get(preset.Rules(incident.Scope{}))(b)
-		rules = append(rules, of...)
+		rules = append(rules, must.Get(preset.Rules(incident.Scope{}))(b)...)
 	}
 	var window reading.Window
 	for i := range reading.MaxWindow {
@@ -355,9 +345,7 @@ func TestFailureIsRetried(t *testing.T) {
 			if err := d.Handle(t.Context(), message(t, measured(c.node, 99, 20), noon)); err == nil || push.IsPermanent(err) {
 				t.Errorf("got %v", err)
 			}
-			if len(judge.judged) != c.judged || len(server.Messages()) != 0 {
-				t.Errorf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
-			}
+			must.Equal(t, "readings judged, and alerts", [2]int{c.judged, 0}, [2]int{len(judge.judged), len(server.Messages())})
 			must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon))) // within its limits
 		})
 	}
@@ -367,8 +355,7 @@ func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	d := detect.New(from, fakeStatuses{}, nil, nil, nil, alert.Defaults(), logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","id":"m","temperature":999,"humidity":1}`} {
-		if err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon}); !push.IsPermanent(err) {
-			t.Errorf("%q: %v", data, err)
-		}
+		err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon})
+		must.Equal(t, data+" is refused for good", true, push.IsPermanent(err))
 	}
 }

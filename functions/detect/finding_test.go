@@ -199,12 +199,9 @@ func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
 	// A customer who stands thirty as many is told before, of the same score.
 	patient := sensorInRoom(true)
 	patient.Budget = 30
-	if anomaly.Alarm(0.3) <= anomaly.Alarm(30) {
-		t.Error("a larger budget does not lower the alarm")
-	}
-	if again, _ := ofKind(f.Find(t.Context(), s.data("n003", 100), patient, c, false), incident.KindAnomaly); again.Score != found.Score {
-		t.Errorf("the budget moved the score from %g to %g", found.Score, again.Score)
-	}
+	must.Equal(t, "a larger budget lowers the alarm", true, anomaly.Alarm(0.3) > anomaly.Alarm(30))
+	again, _ := ofKind(f.Find(t.Context(), s.data("n003", 100), patient, c, false), incident.KindAnomaly)
+	must.Equal(t, "score by another budget", found.Score, again.Score)
 }
 
 // A loss of cooling warms a whole room: no node is unlike its neighbours, but the limit
@@ -255,9 +252,8 @@ func TestLimitIsForecast(t *testing.T) {
 	// What came late helps nobody.
 	late := s.data("n003", 100)
 	s.now = s.now.Add(10 * time.Minute)
-	if told, judged := ofKind(f.Find(t.Context(), late, sensor, c, false), incident.KindForecast); judged {
-		t.Errorf("a late forecast: %+v", told)
-	}
+	_, judged := ofKind(f.Find(t.Context(), late, sensor, c, false), incident.KindForecast)
+	must.Equal(t, "a late forecast", false, judged)
 }
 
 // Sensors that send half as often, or whose readings are lost, are one notice of the room if they
@@ -340,9 +336,7 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 		s.now = s.now.Add(wait)
 		f.Find(t.Context(), s.data("n003", 20), sensorInRoom(false), c, false)
 	}
-	if want := []int64{143, 0, 0, 2, 143}; !slices.Equal(s.spans, want) {
-		t.Errorf("asked for %d slots, want the day at first and each hour, two each ten minutes: %d", s.spans, want)
-	}
+	must.Equal(t, "slots: the day at first and each hour, two each ten minutes", []int64{143, 0, 0, 2, 143}, s.spans)
 	// One reading waits for an answer, the others are judged by what was known.
 	s.now = s.now.Add(detect.RoomTTL)
 	asked, answer := make(chan struct{}), make(chan struct{})
@@ -351,21 +345,19 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	first, next := s.data("n003", 20), s.data("n004", 20)
 	waiting.Go(func() { f.Find(t.Context(), first, sensorInRoom(false), c, false) })
 	<-asked
-	if _, judged := ofKind(f.Find(t.Context(), next, sensorInRoom(true), c, false), incident.KindAnomaly); !judged {
-		t.Error("a second reading is not judged while the first waits")
-	}
+	_, judged := ofKind(f.Find(t.Context(), next, sensorInRoom(true), c, false), incident.KindAnomaly)
+	must.Equal(t, "a second reading is judged while the first waits", true, judged)
 	close(answer)
 	waiting.Wait()
 	s.asked = nil
 	// While the database is unavailable, what was known serves.
 	s.err = errors.New("away")
 	s.now = s.now.Add(time.Minute)
-	if _, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false), incident.KindAnomaly); !judged {
-		t.Error("nothing is judged while the database is away")
-	}
-	if found := (&site{err: errors.New("away")}).detector().Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false); len(found) > 0 {
-		t.Errorf("judged without a state: %+v", found)
-	}
+	_, judged = ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false), incident.KindAnomaly)
+	must.Equal(t, "one is judged while the database is away", true, judged)
+	stateless := (&site{err: errors.New("away")}).detector()
+	found := stateless.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false)
+	must.Equal(t, "findings without a state", 0, len(found))
 }
 
 // The neighbours are those that the calibration names, in other rooms too. Without one the
@@ -450,9 +442,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	for window, holds := range map[int]bool{0: true, 50: false} {
 		other := s.detector()
 		found, _ := ofKind(other.Find(t.Context(), s.data("n004", window), sensorInRoom(false), c, false), incident.KindAnomaly)
-		if found.Holds != holds {
-			t.Errorf("25 °C more, with %d readings before: %+v", window, found)
-		}
+		must.Equal(t, fmt.Sprintf("25 °C more, with %d readings before", window), holds, found.Holds)
 	}
 	s.air = stuck
 	for i, by := range []learning.JudgedBy{learning.ByLiveState, learning.ByWindow} {
@@ -510,19 +500,6 @@ func TestWidthIsKept(t *testing.T) {
 	}
 }
 
-// What cannot be measured is an anomaly whatever its node did before.
-func TestRangeIsAFinding(t *testing.T) {
-	t.Parallel()
-	s := calm(3)
-	f := s.detector()
-	d := s.data("n001", 40)
-	d.Reading.Humidity = 0
-	found, _ := ofKind(f.Find(t.Context(), d, sensorInRoom(false), anomaly.Calibrate(nil), true), incident.KindAnomaly)
-	if !found.Holds || found.Cause != "range" || found.Quantity != incident.Humidity || found.Validate() != nil {
-		t.Errorf("%+v", found)
-	}
-}
-
 // The cache holds the nodes that docs/learning.md says in the memory that it says.
 func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const nodes, inRoom, kilobytes = 5000, 50, 2.0
@@ -553,80 +530,4 @@ func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the 
 	}
 	t.Logf("%.2f KB for each node, %.0f MB for %d", each, each*detect.MaxNodes/1024, detect.MaxNodes)
 	runtime.KeepAlive(f)
-}
-
-// BenchmarkFind is what the statistics add to a reading of a node with eight neighbours.
-func BenchmarkFind(b *testing.B) {
-	s := calm(10)
-	f := s.detector()
-	c := anomaly.Calibrate(nil)
-	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
-	b.ReportAllocs()
-	for b.Loop() {
-		f.Find(b.Context(), d, sensor, c, false)
-	}
-}
-
-// calmWeek is the calibration of room 1 whose air was calm for eight days before a time.
-func calmWeek(until time.Time) *anomaly.Calibration {
-	var week []anomaly.Climate
-	for hours := 24 * 8; hours > 0; hours-- {
-		hour := anomaly.Unheard(until.Add(-time.Duration(hours) * time.Hour))
-		for _, level := range []float32{20, 23} {
-			hour.Add(anomaly.Moves{Change: [4]float32{.1, .2, .3, .4}, Level: level})
-		}
-		week = append(week, hour)
-	}
-	return anomaly.Calibrate([]anomaly.NodeHours{{Room: "1", Air: week}})
-}
-
-// A loss of cooling in one room whose past is calm: told within two minutes of its begin and
-// before 32 °C, as too hot, of every node that warms, and of none of a room that does not.
-func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
-	t.Parallel()
-	s := calm(4)
-	s.rooms[2] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}, {ID: "n014"}}
-	f := s.detector()
-	began := s.now
-	c := calmWeek(began)
-	s.air = func(node string, at time.Time) (float64, float64) {
-		temperature, humidity := usualAir(node, at)
-		if at.After(began) && node < "n010" {
-			temperature += 36 / (1 - math.Exp(-20.0/30)) * (1 - math.Exp(-at.Sub(began).Minutes()/30))
-		}
-		return temperature, humidity
-	}
-	told := map[string]incident.Finding{}
-	for range 4 { // two minutes
-		s.now = s.now.Add(30 * time.Second)
-		for room, nodes := range map[int64][]string{1: {"n000", "n001", "n002", "n003"}, 2: {"n011", "n012", "n013", "n014"}} {
-			sensor := sensorInRoom(false)
-			sensor.RoomID = room
-			for _, node := range nodes {
-				d := s.data(node, 100)
-				if found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly); ok && found.Holds {
-					if _, before := told[node]; !before {
-						told[node] = found
-					}
-				}
-				late := s.data(node, 100) // a backlog comes beside it, and hides nothing
-				late.Reading.Time = late.Reading.Time.Add(-6 * time.Hour)
-				f.Find(t.Context(), late, sensor, c, false)
-				d.Reading.Temperature = reading.Missing() // its humidity comes apart, and hides nothing
-				if found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly); ok && found.Holds {
-					t.Errorf("the humidity of %s: %+v", node, found)
-				}
-			}
-		}
-	}
-	for node, found := range told {
-		if node > "n010" {
-			t.Errorf("%s, whose room is as ever: %+v", node, found)
-		}
-		if found.Value >= 32 || found.Value <= found.High || found.Quantity != incident.Temperature || found.Validate() != nil || !strings.Contains(found.Reason, " rose ") {
-			t.Errorf("%s: %+v", node, found)
-		}
-		must.Equal(t, fmt.Sprintf("%s: %s", node, found.Cause), incident.TooHot, incident.CauseOf(incident.KindAnomaly, found.Quantity, incident.Above, found.Cause))
-	}
-	must.Equal(t, "nodes told of within two minutes", 4, len(told))
 }

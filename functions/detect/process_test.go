@@ -57,8 +57,7 @@ func TestProcess(t *testing.T) {
 		if m.Attributes[push.AttributeFunction] == "detect" {
 			continue // the malformed one
 		}
-		e := must.Get(wire.DecodeAlert(m.Data))(t)
-		raised = append(raised, e.MessageID)
+		raised = append(raised, must.Get(wire.DecodeAlert(m.Data))(t).MessageID)
 	}
 	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
 	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, now)
@@ -68,7 +67,6 @@ func TestProcess(t *testing.T) {
 	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Contain(t, "the log", p.Output(), `"readings_ignored":1`, `"messages_dead_lettered":1`)
 	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", "DATABASE_URL=postgres://x", "MAX_ALLOWED_TEMP=hot")
-	if status != 1 || !strings.Contains(written, "MAX_ALLOWED_TEMP is not a valid number") {
-		t.Errorf("exit %d: %s", status, written)
-	}
+	must.Equal(t, "exit status", 1, status)
+	must.Contain(t, "what it says", written, "MAX_ALLOWED_TEMP is not a valid number")
 }

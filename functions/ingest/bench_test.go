@@ -66,7 +66,13 @@ func BenchmarkInstance(b *testing.B) {
 	address := net.JoinHostPort("127.0.0.1", port)
 	// The framework cannot be stopped; it ends with the test's process.
 	go func() { _ = funcframework.StartHostPort("127.0.0.1", port) }()
-	awaitPort(b, address)
+	must.Eventually(b, "it listens at "+address, func() bool {
+		conn, err := (&net.Dialer{}).DialContext(b.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
 	for _, name := range names {
 		b.Run(name, func(b *testing.B) {
 			latencies := load(b, address, request(name, body), b.N)
@@ -170,15 +176,4 @@ func load(b *testing.B, address string, request []byte, n int) []time.Duration {
 	clients.Wait()
 	b.StopTimer()
 	return slices.Concat(taken...)
-}
-
-func awaitPort(tb testing.TB, address string) {
-	tb.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		if conn, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", address); err == nil {
-			_ = conn.Close()
-			return
-		}
-	}
-	tb.Fatalf("nothing listens at %s", address)
 }

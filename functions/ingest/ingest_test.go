@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -12,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/coalesce"
@@ -25,20 +24,13 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
 
 // from decodes messages where no gateway is enrolled.
-var from = origin.New(noGateways{}, time.Now, origin.Options{})
-
-type noGateways struct{}
-
-func (noGateways) GatewayKeys(context.Context, []string) (map[string]accounts.GatewayKey, error) {
-	return nil, nil
-}
+var from = origin.New(nil, time.Now, origin.Options{})
 
 // fakeMetadata keeps nothing, or fails. deleted are deleted sensors, and those whose status
 // cannot be read.
@@ -104,19 +96,15 @@ func TestProbe(t *testing.T) {
 		"of an open gateway":     {fixedOrigin{NodeID: "coldaisle.probe", Time: published.Add(-time.Hour)}, []time.Time{published}},
 		"of an enrolled gateway": {fixedOrigin{NodeID: "coldaisle.probe", Channel: 7, Time: published}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var states keptProbes
-			var log bytes.Buffer
-			clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
-			step := ingest.New(c.from, &states, &fakeReadings{}, coalesce.Wait{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
-			must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
-			must.Equal(t, "kept", c.want, states.published)
-			// What terraform/modules/monitoring/objectives.tf looks for.
-			if logged := strings.Contains(log.String(), `"message":"probe readable","lateness_s":1.5`); logged != (c.want != nil) {
-				t.Errorf("log %s", log.String())
-			}
-		})
+		var states keptProbes
+		var log bytes.Buffer
+		clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
+		step := ingest.New(c.from, &states, &fakeReadings{}, coalesce.Wait{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
+		must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
+		must.Equal(t, "kept "+name, c.want, states.published)
+		// What terraform/modules/monitoring/objectives.tf looks for.
+		logged := strings.Contains(log.String(), `"message":"probe readable","lateness_s":1.5`)
+		must.Equal(t, name+": it is logged: "+log.String(), c.want != nil, logged)
 	}
 }
 
@@ -141,13 +129,24 @@ func (k *fakeReadings) Insert(_ context.Context, _ *store.DB, rows []reading.Rea
 
 func (k *fakeReadings) Archive(context.Context, []reading.Reading) error { return k.err }
 
-// TestIngest shows contract 4.6 (no sensor of these nodes was ever created), 8.12, 9.10.
+// TestIngest shows what is stored of a message, under which time, and what is refused: contract 4.6 (no sensor
+// of these nodes was ever created), 8.12, 9.10.
 func TestIngest(t *testing.T) {
 	t.Parallel()
 	errAway := errors.New("database is away")
 	published := time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)
 	stored := reading.Reading{NodeID: "n1", MessageID: "m1", Time: published.Add(-time.Second), Temperature: 21.5, Humidity: 40}
-	at := func(t time.Time) reading.Reading { r := stored; r.Time = t; return r }
+	at := func(t time.Time) []reading.Reading { r := stored; r.Time = t; return []reading.Reading{r} }
+	const undated = `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`
+	// Contract 5.9, 8.12; as terraform has it.
+	const scheduled = `{"humidity":0,"message_id":"scheduler","node_id":"coldaisle.probe","temperature":0}`
+	ago, limit := time.Date(2019, 2, 3, 4, 5, 6, 789_000_000, time.UTC), published.Add(2*time.Minute)
+	dated := func(timestamp string) string {
+		return `{"node_id":"n1","message_id":"m1","timestamp":"` + timestamp + `","temperature":21.5,"humidity":40}`
+	}
+	with := func(window string) string {
+		return strings.Replace(dated("2026-11-20T12:00:00Z"), "}", `,"recent":`+window+"}", 1)
+	}
 	for name, c := range map[string]struct {
 		data      string
 		fails     error
@@ -156,84 +155,31 @@ func TestIngest(t *testing.T) {
 		refused   bool
 		permanent bool
 	}{
-		"stores a reading": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{stored},
-		},
-		"stores no window": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,
-				"recent":{"age_s":[30],"temperature":[21],"humidity":[39]}}`,
-			want: []reading.Reading{stored},
-		},
-		"stores a reading whose window is malformed": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,"recent":"x"}`,
-			want: []reading.Reading{stored},
-		},
-		"takes id for message_id and the publish time for a missing one": {
-			data: `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{at(published)},
-		},
-		"stores what a gateway held back for years under its own date": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2019-02-03T04:05:06.789Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{at(time.Date(2019, 2, 3, 4, 5, 6, 789_000_000, time.UTC))},
-		},
-		"stores a reading below the limit of 2 minutes ahead under its own date": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:02:00.999999Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{at(published.Add(2*time.Minute - time.Microsecond))},
-		},
-		"stores a reading at the limit under its own date": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:02:01Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{at(published.Add(2 * time.Minute))},
-		},
-		"stores a reading above the limit under its publish time": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:02:01.000001Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{at(published)},
-		},
-		"stores a reading dated 2099 under its publish time": {
-			data: `{"node_id":"n1","message_id":"m1","timestamp":"2099-01-01T00:00:00Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{at(published)},
-		},
-		"stores no reading of the probe": { // contract 5.9, 8.12; as terraform has it
-			data:  `{"humidity":0,"message_id":"scheduler","node_id":"coldaisle.probe","temperature":0}`,
-			fails: errAway,
-		},
-		"takes the probe again that could not be kept": {
-			data: `{"node_id":"coldaisle.probe","id":"gateway","temperature":0,"humidity":0}`,
-			away: errAway, refused: true,
-		},
-		"ignores a deleted sensor": {
-			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,
-		},
-		"stores nothing when the deleted-sensor check fails": {
-			data:    `{"node_id":"untold","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
-			refused: true,
-		},
-		"stores nothing while the state of the node cannot be kept": {
-			data: `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
-			away: errAway, refused: true,
-		},
-		"is retried when the table is away": {
-			data:  `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
-			fails: errAway, refused: true,
-		},
-		"refuses what is no JSON": {data: `{`, refused: true, permanent: true},
-		"refuses a reading out of the hardware's range": {
-			data: `{"node_id":"n1","id":"m1","temperature":126,"humidity":40}`, refused: true, permanent: true,
-		},
-		"refuses a reading without values": {
-			data: `{"node_id":"n1","id":"m1","temperature":null}`, refused: true, permanent: true,
-		},
+		"a reading":                    {data: dated("2026-11-20T12:00:00Z"), want: at(stored.Time)},
+		"no window":                    {data: with(`{"age_s":[30],"temperature":[21],"humidity":[39]}`), want: at(stored.Time)},
+		"a malformed window":           {data: with(`"x"`), want: at(stored.Time)},
+		"id for message_id, no date":   {data: undated, want: at(published)},
+		"held back for years":          {data: dated("2019-02-03T04:05:06.789Z"), want: at(ago)},
+		"below the limit of 2 minutes": {data: dated("2026-11-20T12:02:00.999999Z"), want: at(limit.Add(-time.Microsecond))},
+		"at the limit of 2 minutes":    {data: dated("2026-11-20T12:02:01Z"), want: at(limit)},
+		"above it: its publish time":   {data: dated("2026-11-20T12:02:01.000001Z"), want: at(published)},
+		"of 2099: its publish time":    {data: dated("2099-01-01T00:00:00Z"), want: at(published)},
+		"no JSON":                      {data: `{`, refused: true, permanent: true},
+		"beyond the hardware":          {data: strings.Replace(undated, "21.5", "126", 1), refused: true, permanent: true},
+		"without values":               {data: `{"node_id":"n1","id":"m1","temperature":null}`, refused: true, permanent: true},
+		"of a deleted sensor":          {data: strings.Replace(undated, "n1", "gone", 1)},
+		"its status is not told":       {data: strings.Replace(undated, "n1", "untold", 1), refused: true},
+		"its state is not kept":        {data: undated, away: errAway, refused: true},
+		"the table is away":            {data: undated, fails: errAway, refused: true},
+		"the probe":                    {data: scheduled, fails: errAway},
+		"a probe that is not kept":     {data: scheduled, away: errAway, refused: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			table := fakeReadings{err: c.fails}
-			step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, coalesce.Wait{}, time.Now, logging.Discard(), nil)
-			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
-			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
-				t.Errorf("answered %v", err)
-			}
-			must.Equal(t, "stored", c.want, table.rows)
-		})
+		table := fakeReadings{err: c.fails}
+		step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, coalesce.Wait{}, time.Now, logging.Discard(), nil)
+		err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
+		refused := [2]bool{err != nil, push.IsPermanent(err)}
+		must.Equal(t, fmt.Sprintf("%s is refused, and for good: %v", name, err), [2]bool{c.refused, c.permanent}, refused)
+		must.Equal(t, name+" is stored", c.want, table.rows)
 	}
 }
 
@@ -273,16 +219,14 @@ func TestBatch(t *testing.T) {
 	}
 	want := []string{"a 1", "b 1", "c 1"}
 	got, failed := send("a 1", "b 1", "c 1", "b 1", "c refused")
-	if diff := cmp.Diff(want, got); diff != "" || failed != 1 {
-		t.Errorf("%d failed (-want +got):\n%s", failed, diff)
-	}
+	must.Equal(t, "stored", want, got)
+	must.Equal(t, "failed", 1, failed)
 	must.Do(t, metadata.DeleteSensor(t.Context(), customer, "a"))
 	want = append(want, "b 2")
 	got, failed = send("a 2", "b 2")
 	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" || failed != 0 {
-		t.Errorf("after a deletion: %d failed (-want +got):\n%s", failed, diff)
-	}
+	must.Equal(t, "stored after a deletion", want, got)
+	must.Equal(t, "failed after a deletion", 0, failed)
 	metadata.AddSensors(t, customer, room, "a")
 	if got, failed = send("a 3"); !slices.Contains(got, "a 3") || failed != 0 {
 		t.Errorf("created again: %d failed, %v", failed, got)

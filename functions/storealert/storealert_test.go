@@ -2,16 +2,11 @@ package storealert_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,8 +42,7 @@ func event(node string, second int) alert.Event {
 
 func message(t *testing.T, e alert.Event) push.Message {
 	t.Helper()
-	data := must.Get(wire.EncodeAlert(e))(t)
-	return push.Message{ID: "1", Data: data, PublishTime: noon}
+	return push.Message{ID: "1", Data: must.Get(wire.EncodeAlert(e))(t), PublishTime: noon}
 }
 
 func history(t *testing.T, s pgtest.Stores, customer int64) []incidents.Alert {
@@ -111,78 +105,9 @@ func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	step := storealert.New(nil, time.Now, logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","message_id":"m","timestamp":"2026-11-20T12:00:00Z","alert_type":"smoke"}`} {
-		if err := step.Handle(t.Context(), push.Message{Data: []byte(data)}); !push.IsPermanent(err) {
-			t.Errorf("%q: %v", data, err)
-		}
+		err := step.Handle(t.Context(), push.Message{Data: []byte(data)})
+		must.Equal(t, data+" is refused for good", true, push.IsPermanent(err))
 	}
-}
-
-// flakyStore fails every tenth call: half of those before the effect, as a lost
-// connection does, half after it, as a lost answer does.
-type flakyStore struct {
-	storealert.Alerts
-
-	mu     sync.Mutex
-	chance *rand.Rand
-}
-
-var errInjected = errors.New("injected")
-
-func (u *flakyStore) dice() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.chance.IntN(20)
-}
-
-func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (incidents.AlertOutcome, error) {
-	dice := u.dice()
-	if dice == 0 {
-		return "", errInjected
-	}
-	outcome, err := u.Alerts.InsertAlert(ctx, e)
-	if dice == 1 {
-		return "", errInjected
-	}
-	return outcome, err
-}
-
-// TestRedelivery delivers events in disorder, some twice, through a step that fails
-// at every tenth, until each is accepted: exactly one alert each.
-func TestRedelivery(t *testing.T) {
-	t.Parallel()
-	const events = 5000
-	pool := pgtest.New(t)
-	s := pgtest.NewStores(pool)
-	s.Owner(t, "customer1", "n1")
-	flaky := &flakyStore{Alerts: s, chance: rand.New(rand.NewPCG(1, 1))}
-	step := storealert.New(flaky, time.Now, logging.Discard(), nil)
-	var deliveries []int
-	for i := range events {
-		deliveries = append(deliveries, i)
-		if i%10 == 0 {
-			deliveries = append(deliveries, i)
-		}
-	}
-	rand.New(rand.NewPCG(2, 2)).Shuffle(len(deliveries), func(i, j int) {
-		deliveries[i], deliveries[j] = deliveries[j], deliveries[i]
-	})
-	numbers := make(chan int)
-	var delivering sync.WaitGroup
-	for range 8 {
-		delivering.Go(func() {
-			for i := range numbers {
-				m := message(t, event("n1", i))
-				for step.Handle(t.Context(), m) != nil && t.Context().Err() == nil {
-				}
-			}
-		})
-	}
-	for _, i := range deliveries {
-		numbers <- i
-	}
-	close(numbers)
-	delivering.Wait()
-	must.Equal(t, "alerts", events, count(t, pool))
 }
 
 func count(t *testing.T, pool *pgxpool.Pool) (n int) {
@@ -206,19 +131,14 @@ func TestProcess(t *testing.T) {
 	for range 2 {
 		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(message(t, event("n1", 1))))
 	}
-	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusAccepted || len(server.Messages()) != 1 {
-		t.Errorf("malformed message answered %d", got)
-	}
+	must.Equal(t, "malformed message", http.StatusAccepted, p.Push(push.Message{ID: "malformed", Data: []byte("{")}))
+	must.Equal(t, "messages in the dead letter", 1, len(server.Messages()))
 	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Equal(t, "alerts", 1, count(t, pool))
 	must.Contain(t, "the log", p.Output(), `"messages_processed":2`, `"messages_dead_lettered":1`)
-	if p.Listening > time.Second {
-		t.Errorf("takes %v to listen", p.Listening)
-	}
 	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=storealert")
-	if status != 1 || !strings.Contains(written, "PROJECT_ID") {
-		t.Errorf("exit %d: %s", status, written)
-	}
+	must.Equal(t, "exit status", 1, status)
+	must.Contain(t, "what it says", written, "PROJECT_ID")
 }
 
 // TestProbe sends the probe through the insert, which stores no row, and reads its lateness from the log.

@@ -148,15 +148,8 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 		return calibrate()
 	}
 	for _, verdict := range []incidents.Verdict{incidents.VerdictWrong, incidents.VerdictExpected} {
-		if !bytes.Equal(judged(verdict), unjudged) {
-			t.Errorf("the verdict %s changed what is usual", verdict)
-		}
+		must.Equal(t, string(verdict)+" leaves what is usual", true, bytes.Equal(judged(verdict), unjudged))
 	}
-	right := judged(incidents.VerdictRight)
-	if bytes.Equal(right, unjudged) {
-		t.Error("an anomaly that was judged right is still part of what is usual")
-	}
-	if !bytes.Equal(judged(incidents.VerdictWrong), unjudged) {
-		t.Error("a verdict that was taken back still leaves its hours out")
-	}
+	must.Equal(t, "right leaves what is usual", false, bytes.Equal(judged(incidents.VerdictRight), unjudged))
+	must.Equal(t, "right, taken back, leaves it", true, bytes.Equal(judged(incidents.VerdictWrong), unjudged))
 }

@@ -61,10 +61,7 @@ func newFixture(t *testing.T, readings int) *fixture {
 	clock := func() time.Time { return p.now }
 	p.table = pgreadings.New(p.pool, nil, clock)
 	p.customer, p.room = p.newCustomer("annaanna", "n1")
-	var err error
-	if p.server, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
-		t.Fatal(err)
-	}
+	p.server = must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	t.Cleanup(p.server.Stop)
 	p.server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
 	p.bucket = must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
@@ -149,14 +146,12 @@ func (p *fixture) ended(run int64) (learning.TrainingRun, learn.Metrics) {
 // live is the manifest in use.
 func (p *fixture) live() modelstore.Manifest {
 	p.t.Helper()
-	manifest := must.Get(p.bucket.Manifest(p.t.Context(), p.customer))(p.t)
-	return manifest
+	return must.Get(p.bucket.Manifest(p.t.Context(), p.customer))(p.t)
 }
 
 func (p *fixture) artifact(name string) []byte {
 	p.t.Helper()
-	content := must.Get(p.bucket.Artifact(p.t.Context(), p.customer, name))(p.t)
-	return content
+	return must.Get(p.bucket.Artifact(p.t.Context(), p.customer, name))(p.t)
 }
 
 // refresh delivers the daily request.
@@ -273,12 +268,9 @@ func TestFailures(t *testing.T) {
 		t.Errorf("without a bucket: %+v, %v", run, err)
 	}
 
-	if err := few.step.Handle(t.Context(), push.Message{Data: []byte(`{"training_run_id":0}`)}); !push.IsPermanent(err) {
-		t.Errorf("malformed: %v", err)
-	}
-	if err := few.deliver(t.Context(), 999_999); !push.IsPermanent(err) {
-		t.Errorf("unknown run: %v", err)
-	}
+	malformed := few.step.Handle(t.Context(), push.Message{Data: []byte(`{"training_run_id":0}`)})
+	must.Equal(t, "a malformed request is refused for good", true, push.IsPermanent(malformed))
+	must.Equal(t, "an unknown run is refused for good", true, push.IsPermanent(few.deliver(t.Context(), 999_999)))
 	// While another instance trains, the request is delivered again later.
 	id = few.begin()
 	must.Get(few.ClaimRun(t.Context(), id))(t)
@@ -300,9 +292,8 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	if run.Status != learning.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	if _, _, err := p.bucket.Load(t.Context(), p.customer, p.live()); err != nil {
-		t.Error(err)
-	}
+	_, _, err := p.bucket.Load(t.Context(), p.customer, p.live())
+	must.Do(t, err)
 }
 
 // TestManyNodes asks for fewer readings than would leave each node enough before
@@ -368,9 +359,7 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 		}
 		return all
 	}
-	if calm, noisy := artifacts(0.1), artifacts(30); !slices.EqualFunc(calm, noisy, bytes.Equal) {
-		t.Errorf("%d artifacts of the one, %d of the other: their bytes differ", len(calm), len(noisy))
-	}
+	must.Equal(t, "the artifacts are the same", true, slices.EqualFunc(artifacts(0.1), artifacts(30), bytes.Equal))
 }
 
 // TestAnotherHoldersReadingsAreInNoWindow trains on verdicts of two holds of an open identifier,
@@ -469,13 +458,10 @@ func TestStopKeepsTheRun(t *testing.T) {
 	if err := p.deliver(ctx, id); !errors.Is(err, context.Canceled) || push.IsPermanent(err) {
 		t.Errorf("stopped: %v", err)
 	}
-	if run := must.Get(p.TrainingRun(t.Context(), p.customer, id))(t); run.Status != learning.RunRunning {
-		t.Fatalf("after a stop: %+v", run)
-	}
+	must.Equal(t, "after a stop", learning.RunRunning, must.Get(p.TrainingRun(t.Context(), p.customer, id))(t).Status)
 	p.exec(`UPDATE model_training_runs SET claimed_at = claimed_at - interval '1 hour'`)
-	if run, _ := p.ended(id); run.Status != learning.RunCompleted {
-		t.Errorf("delivered again: %+v", run)
-	}
+	again, _ := p.ended(id)
+	must.Equal(t, "delivered again", learning.RunCompleted, again.Status)
 }
 
 // stopper is a table whose function is stopped as it begins to draw a sample.
@@ -527,9 +513,7 @@ func TestSampleOfFourWeeks(t *testing.T) {
 		}
 		return p.artifact(p.live().Detector)
 	}
-	if !bytes.Equal(artifact(false), artifact(true)) {
-		t.Error("the order of channels changes the detector")
-	}
+	must.Equal(t, "the order of channels changes nothing", true, bytes.Equal(artifact(false), artifact(true)))
 }
 
 // TestOlderVerdictsAreBounded holds that 200 of the verdicts that runs used are measured on

@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -27,6 +31,21 @@ func past(temperature, humidity func(minutesAgo float64) float64) (reading.Windo
 }
 
 func steady(value float64) func(float64) float64 { return func(float64) float64 { return value } }
+
+// leap is a past in which the temperature has changed within the last three minutes.
+func leap(from, to float64) (reading.Window, reading.Reading) {
+	return past(func(ago float64) float64 {
+		if ago < 3 {
+			return to
+		}
+		return from
+	}, steady(40))
+}
+
+// near compares numbers to within so much, and what is not known with what is not known.
+func near(by float64) cmp.Option {
+	return cmp.Options{cmpopts.EquateApprox(0, by), cmpopts.EquateNaNs()}
+}
 
 // dayOf is a day of slots before noon.
 func dayOf(temperature float64) *anomaly.Day {
@@ -89,14 +108,8 @@ func TestStatistics(t *testing.T) {
 		{"damper alone", steady(22), steady(50), room(anomaly.Air{}), anomaly.DewPointLevel, dew(50)},
 		{"damper with the room", steady(22), steady(50), room(anomaly.Air{DewPoint: dew(50)}), anomaly.DewPointLevel, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w, r := past(c.t, c.h)
-			got := anomaly.Statistics(w, r, dayOf(22), c.around)[c.statistic]
-			if math.IsNaN(c.want) != math.IsNaN(got) || math.Abs(got-c.want) > 1e-6 {
-				t.Errorf("%g, want %g", got, c.want)
-			}
-		})
+		w, r := past(c.t, c.h)
+		must.Equal(t, c.name, c.want, anomaly.Statistics(w, r, dayOf(22), c.around)[c.statistic], near(1e-6))
 	}
 }
 
@@ -119,18 +132,12 @@ func TestStatisticsOfADay(t *testing.T) {
 		anomaly.OwnTemperature1: 30 - 24, anomaly.OwnTemperature2: 30 - 25,
 		anomaly.OwnDewPoint15: dew(30) - dew(23), anomaly.OwnDewPoint60: dew(30) - dew(24), anomaly.OwnDewPoint240: dew(30) - dew(26),
 	} {
-		if !(math.Abs(v[s]-want) < 1e-5) { // also NaN
-			t.Errorf("%s is %g, want %g", s, v[s], want)
-		}
+		must.Equal(t, s.String(), want, v[s], near(1e-5))
 	}
 	around.Air.Temperature = 28 // 2 °C more than they are all that is unusual
-	if got := judge()[anomaly.TemperatureChange]; !(math.Abs(got-2) < 1e-5) {
-		t.Errorf("%g °C more than neighbours that are nearly as warm", got)
-	}
+	must.Equal(t, "more than neighbours that are nearly as warm", 2.0, judge()[anomaly.TemperatureChange], near(1e-5))
 	around.Neighbours = 3
-	if got := judge()[anomaly.TemperatureChange]; !math.IsNaN(got) {
-		t.Errorf("%g °C more than three neighbours", got)
-	}
+	must.Equal(t, "more than three neighbours", math.NaN(), judge()[anomaly.TemperatureChange], near(0))
 	// What four of them did, of an even number between both in the middle, since their own slots.
 	neighbours := fiveNeighbours()[:4]
 	for i, more := range []float64{0, 1, 2, 9} {
@@ -139,39 +146,29 @@ func TestStatisticsOfADay(t *testing.T) {
 	}
 	own := anomaly.Live{Day: *dayOf(22)}
 	first := own.Around(noon(), neighbours)
-	if !(math.Abs(first.Warmer-1.5) < 1e-5 && math.Abs(first.Damper-3) < 1e-5) {
-		t.Errorf("%+v, want 1.5 °C warmer and 3 °C damper", first)
-	}
+	must.Equal(t, "warmer and damper than four", []float64{1.5, 3}, []float64{first.Warmer, first.Damper}, near(1e-5))
 	alone := anomaly.Live{Day: *dayOf(22)}
-	if odd := alone.Around(noon(), neighbours[1:]); !(math.Abs(odd.Warmer-2) < 1e-5) {
-		t.Errorf("%+v, want 2 °C warmer", odd)
-	}
+	must.Equal(t, "warmer than three", 2.0, alone.Around(noon(), neighbours[1:]).Warmer, near(1e-5))
 	// What is usual is found once an hour.
 	own.Day = *dayOf(32)
 	for _, n := range neighbours {
 		n.Heard = noon().Add(time.Hour)
 	}
-	if got := own.Around(noon().Add(59*time.Minute), neighbours); got.Usual != first.Usual || got.Air != first.Air {
-		t.Errorf("within the hour %+v, before %+v", got, first)
-	}
-	if got := own.Around(noon().Add(time.Hour), neighbours); math.Abs(got.Usual.Temperature-32) > 1e-5 ||
-		math.Abs(got.Air.Temperature-first.Air.Temperature-10) > 1e-5 {
-		t.Errorf("an hour later %+v, before %+v", got, first)
-	}
+	got := own.Around(noon().Add(59*time.Minute), neighbours)
+	must.Equal(t, "within the hour", []anomaly.Air{first.Usual, first.Air}, []anomaly.Air{got.Usual, got.Air})
+	got = own.Around(noon().Add(time.Hour), neighbours)
+	want := []float64{32, first.Air.Temperature + 10}
+	must.Equal(t, "an hour later", want, []float64{got.Usual.Temperature, got.Air.Temperature}, near(1e-5))
 }
 
 // A node of which nothing is known yet has no statistics, and no score.
 func TestFirstReading(t *testing.T) {
 	t.Parallel()
 	v := anomaly.Statistics(reading.Window{}, reading.Reading{Time: noon(), Temperature: 22, Humidity: 40}, &anomaly.Day{}, anomaly.Surroundings{})
-	for i, value := range v {
-		if !math.IsNaN(value) {
-			t.Errorf("statistic %d is %g", i, value)
-		}
+	for _, value := range v {
+		must.Equal(t, "statistic", math.NaN(), value, near(0))
 	}
-	if score := anomaly.Calibrate(nil).Score("n", "r", noon(), v); score != 0 {
-		t.Errorf("score %g", score)
-	}
+	must.Equal(t, "score", 0.0, anomaly.Calibrate(nil).Score("n", "r", noon(), v))
 }
 
 // A neighbour that goes wrong moves the others' medians little, and one that is silent
@@ -185,12 +182,11 @@ func TestWrongNeighbour(t *testing.T) {
 		return own.Around(noon(), neighbours)
 	}
 	right := surround(anomaly.AirOf(22, 40), noon())
-	if wrong := surround(anomaly.AirOf(60, 90), noon()); math.Abs(wrong.Air.DewPoint-right.Air.DewPoint) > 1e-9 || math.Abs(wrong.Warmer-right.Warmer) > 1e-9 {
-		t.Errorf("%+v, without the fault %+v", wrong, right)
-	}
-	if silent := surround(anomaly.AirOf(60, 90), noon().Add(-301*time.Second)); silent.Neighbours != 4 || math.Abs(silent.Air.DewPoint-right.Air.DewPoint) > 1e-9 {
-		t.Errorf("%+v, want four neighbours", silent)
-	}
+	wrong := surround(anomaly.AirOf(60, 90), noon())
+	must.Equal(t, "with a fault", [2]float64{right.Air.DewPoint, right.Warmer}, [2]float64{wrong.Air.DewPoint, wrong.Warmer}, near(1e-9))
+	silent := surround(anomaly.AirOf(60, 90), noon().Add(-301*time.Second))
+	must.Equal(t, "neighbours beside a silent one", 4, silent.Neighbours)
+	must.Equal(t, "beside a silent one", right.Air.DewPoint, silent.Air.DewPoint, near(1e-9))
 }
 
 func TestDay(t *testing.T) {
@@ -200,18 +196,12 @@ func TestDay(t *testing.T) {
 	d.Put(1003, anomaly.Air{Temperature: 3})
 	d.Put(1002, anomaly.Air{Temperature: 2})
 	for slot, want := range map[int64]float64{999: math.NaN(), 1000: 1, 1001: math.NaN(), 1002: 2, 1003: 3, 1004: math.NaN()} {
-		if got := d.At(slot).Temperature; got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Errorf("slot %d: %g, want %g", slot, got, want)
-		}
+		must.Equal(t, fmt.Sprint("slot ", slot), want, d.At(slot).Temperature, near(0))
 	}
 	d.Put(1144, anomaly.Air{Temperature: 4})
-	if !math.IsNaN(d.At(1000).Temperature) || d.At(1003).Temperature != 3 {
-		t.Error("a slot is kept for longer than a day, or less")
-	}
+	must.Equal(t, "a day later", []anomaly.Air{{math.NaN(), math.NaN()}, {3, 0}}, []anomaly.Air{d.At(1000), d.At(1003)}, near(0))
 	d.Put(9999, anomaly.Air{Temperature: 5})
-	if !math.IsNaN(d.At(1144).Temperature) || d.At(9999).Temperature != 5 {
-		t.Error("after a gap of days old slots are kept")
-	}
+	must.Equal(t, "days later", []anomaly.Air{{math.NaN(), math.NaN()}, {5, 0}}, []anomaly.Air{d.At(1144), d.At(9999)}, near(0))
 }
 
 func TestNeighbours(t *testing.T) {
@@ -232,15 +222,11 @@ func TestNeighbours(t *testing.T) {
 		{Room: "2", Slots: make([]float32, 1008)},
 	}
 	// Those of the room by how alike they are, then those of other rooms that are alike.
-	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[1 2 3]" {
-		t.Errorf("%s, want [1 2 3]", got)
-	}
+	must.Equal(t, "neighbours", []int{1, 2, 3}, anomaly.Neighbours(nodes)[0])
 	for i := range 1008 - 288 { // two days count, what was before does not
 		nodes[1].Slots[i] = 22
 	}
-	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[1 2 3]" {
-		t.Errorf("%s, want [1 2 3] by the last two days", got)
-	}
+	must.Equal(t, "neighbours by the last two days", []int{1, 2, 3}, anomaly.Neighbours(nodes)[0])
 	for range 20 {
 		nodes = append(nodes, anomaly.Placed{Room: "1", Slots: wave(0, 1)})
 	}
@@ -256,9 +242,8 @@ func TestTemperatures(t *testing.T) {
 	}
 	from := anomaly.SlotOf(noon())
 	got := anomaly.Temperatures([]reading.Reading{at(-1, 1), at(0, 2), at(9, 3), at(15, math.NaN()), at(29, 4), at(30, 5)}, from, from+3)
-	if fmt.Sprint(got) != "[3 NaN 4]" || len(anomaly.Temperatures(nil, from, from-1)) != 0 {
-		t.Errorf("%v, want the last of each slot", got)
-	}
+	must.Equal(t, "the last of each slot", "[3 NaN 4]", fmt.Sprint(got))
+	must.Equal(t, "of no slots", 0, len(anomaly.Temperatures(nil, from, from-1)))
 }
 
 // Nodes of other rooms are neighbours from a correlation of .3 on, and one wild change decides nothing.
@@ -278,9 +263,7 @@ func TestLeastCorrelation(t *testing.T) {
 		return anomaly.Placed{Room: fmt.Sprint(share, wild), Slots: slots}
 	}
 	nodes := []anomaly.Placed{mixed(1, 0), mixed(0.2, 0), mixed(0.45, 0), mixed(0.9, 0), mixed(0.2, 1000)}
-	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[3 2]" {
-		t.Errorf("%s, want those of .9 and .45", got)
-	}
+	must.Equal(t, "those of .9 and .45", []int{3, 2}, anomaly.Neighbours(nodes)[0])
 	crowd := nodes[:1:1]
 	for range 63 {
 		crowd = append(crowd, mixed(0.2, 0))
@@ -289,13 +272,9 @@ func TestLeastCorrelation(t *testing.T) {
 		crowd = append(crowd, mixed(0.9, 0))
 	}
 	crowd[64].Room, crowd[65].Room = "a", "b"
-	if got := fmt.Sprint(anomaly.Neighbours(crowd)[0]); got != "[64]" {
-		t.Errorf("%s of a crowd", got)
-	}
+	must.Equal(t, "of a crowd", []int{64}, anomaly.Neighbours(crowd)[0])
 	nodes[0].Slots[100] += 1000 // a fault of two at once makes nobody alike
-	if got := anomaly.Neighbours(nodes)[0]; len(got) != 0 {
-		t.Errorf("%v after a common fault", got)
-	}
+	must.Equal(t, "neighbours after a common fault", 0, len(anomaly.Neighbours(nodes)[0]))
 }
 
 func TestReasons(t *testing.T) {
@@ -321,16 +300,10 @@ func TestReasons(t *testing.T) {
 		anomaly.OwnDewPoint60:     "dew point fell 2.1 °C in an hour",
 		anomaly.OwnDewPoint240:    "dew point fell 2.1 °C in four hours",
 	} {
-		if got := (anomaly.Reason{Statistic: statistic, Value: -2.1}).String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, "reason", want, anomaly.Reason{Statistic: statistic, Value: -2.1}.String())
 	}
-	if got := (anomaly.Reason{Statistic: anomaly.Unchanged, Value: 52 * 60}).String(); got != "unchanged for 52 min" {
-		t.Errorf("%q", got)
-	}
-	if got := (anomaly.Reason{Statistic: anomaly.Roughness, Value: 6, Usual: 2}).String(); !strings.Contains(got, "3.0 times") {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, "reason", "unchanged for 52 min", anomaly.Reason{Statistic: anomaly.Unchanged, Value: 52 * 60}.String())
+	must.Contain(t, "reason", anomaly.Reason{Statistic: anomaly.Roughness, Value: 6, Usual: 2}.String(), "3.0 times")
 }
 
 // The first of equals is the reason, and only a value has a band.
@@ -344,12 +317,9 @@ func TestReasonOfEquals(t *testing.T) {
 	var v anomaly.Values
 	v[anomaly.TemperatureChange] = -6
 	reason := c.Explain("n", "r", r, v)
-	if reason.Quantity != "temperature" || math.Abs(reason.Low-(28-reason.Usual)) > 1e-9 || math.Abs(reason.High-(28+reason.Usual)) > 1e-9 {
-		t.Errorf("%+v, want a band about 28 °C", reason)
-	}
-	if got := (anomaly.Reason{Statistic: anomaly.OwnTemperature1}).String(); got != "temperature rose 0.0 °C in an hour" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, "quantity", "temperature", reason.Quantity)
+	must.Equal(t, "band", [2]float64{28 - reason.Usual, 28 + reason.Usual}, [2]float64{reason.Low, reason.High}, near(1e-9))
+	must.Equal(t, "reason", "temperature rose 0.0 °C in an hour", anomaly.Reason{Statistic: anomaly.OwnTemperature1}.String())
 }
 
 // Noise moves the dew point, too: where it is nearly that of the roughest hour of a month, it is the reason.
@@ -372,34 +342,26 @@ func TestHealthy(t *testing.T) {
 	for i := range past {
 		past[i] = anomaly.PastHour{Start: noon().Add(time.Duration(i) * time.Hour), Hour: anomaly.Hour{float32(i)}}
 	}
-	count := func(right ...anomaly.Episode) (n int, first int) {
+	// taken is how many hours are taken out, and the first of them.
+	taken := func(right ...anomaly.Episode) (found [2]int) {
 		healthy, hours, _ := anomaly.Healthy(past, right)
 		for i, h := range healthy {
-			if want := (12 + int(h[0])) % 24; int(hours[i]) != want {
-				t.Errorf("hour %d is of %d o'clock, want %d", i, hours[i], want)
-			}
+			must.Equal(t, fmt.Sprintf("o'clock of hour %d", i), (12+int(h[0]))%24, int(hours[i]))
 		}
-		for first < len(healthy) && healthy[first][0] == float32(first) {
-			first++
+		for found[1] < len(healthy) && healthy[found[1]][0] == float32(found[1]) {
+			found[1]++
 		}
-		return len(past) - len(healthy), first
+		found[0] = len(past) - len(healthy)
+		return found
 	}
 	begun := func(at time.Time) anomaly.Episode { return anomaly.Episode{Start: at, End: at} }
 	at := func(hour int) anomaly.Episode {
 		return begun(noon().Add(time.Duration(hour)*time.Hour + 10*time.Minute))
 	}
-	if n, first := count(); n != 0 || first != 100 {
-		t.Errorf("%d hours are taken out without a verdict", n)
-	}
-	if n, first := count(at(30)); n != 3 || first != 30 {
-		t.Errorf("%d hours from %d, want the hour and the two after", n, first)
-	}
-	if n, first := count(begun(noon().Add(30 * time.Hour))); n != 2 || first != 30 {
-		t.Errorf("%d hours from %d, want the hour that it begins and one more", n, first)
-	}
-	if n, first := count(at(10), at(30), at(50)); n != 5 || first != 30 {
-		t.Errorf("%d hours from %d, want a twentieth, the newest episode first", n, first)
-	}
+	must.Equal(t, "without a verdict", [2]int{0, 100}, taken())
+	must.Equal(t, "the hour and the two after", [2]int{3, 30}, taken(at(30)))
+	must.Equal(t, "the hour that it begins and one more", [2]int{2, 30}, taken(begun(noon().Add(30*time.Hour))))
+	must.Equal(t, "a twentieth, the newest episode first", [2]int{5, 30}, taken(at(10), at(30), at(50)))
 }
 
 // What depends on the instrument is left out of hours that another one measured: the newest counts from three
@@ -467,43 +429,27 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	of := func(w reading.Window, day *anomaly.Day) anomaly.Values {
 		return anomaly.Statistics(w, r, day, anomaly.Surroundings{})
 	}
-	if got := of(window(10, changed), &anomaly.Day{})[anomaly.Unchanged]; got != 500 {
-		t.Errorf("five equal readings: unchanged for %g s", got)
-	}
-	if got := of(window(10, func(i int) float64 { return changed(i + 1) }), &anomaly.Day{})[anomaly.Unchanged]; got != 0 {
-		t.Errorf("four equal readings: unchanged for %g s", got)
-	}
-	day := &anomaly.Day{}
+	must.Equal(t, "seconds of five equal readings", 500.0, of(window(10, changed), &anomaly.Day{})[anomaly.Unchanged])
+	four := window(10, func(i int) float64 { return changed(i + 1) })
+	must.Equal(t, "seconds of four equal readings", 0.0, of(four, &anomaly.Day{})[anomaly.Unchanged])
+	day := dayOf(22)
 	day.Put(anomaly.SlotOf(noon())-144, anomaly.AirOf(22, 40))
-	for slot := anomaly.SlotOf(noon()) - 143; slot < anomaly.SlotOf(noon()); slot++ {
-		day.Put(slot, anomaly.AirOf(22, 40))
-	}
-	if got := of(window(6, changed), day)[anomaly.Unchanged]; got != 500 {
-		t.Errorf("five of six equal: unchanged for %g s", got)
-	}
-	if got := of(window(2, changed), day)[anomaly.Unchanged]; got != 143*600 {
-		t.Errorf("two, and a day: unchanged for %g s", got)
-	}
-	for _, n := range []int{12, 13} {
+	must.Equal(t, "seconds of five of six equal readings", 500.0, of(window(6, changed), day)[anomaly.Unchanged])
+	must.Equal(t, "seconds of two equal readings and a day", 143*600.0, of(window(2, changed), day)[anomaly.Unchanged])
+	for n, want := range map[int]float64{12: math.NaN(), 13: 2} {
 		rough := window(n, func(i int) float64 { return 22 + float64(i%2)/10 })
-		if got := of(rough, day)[anomaly.Roughness]; math.IsNaN(got) != (n < 13) || n == 13 && math.Abs(got-2) > 1e-9 {
-			t.Errorf("%d readings: a roughness of %g", n, got)
-		}
+		must.Equal(t, fmt.Sprintf("roughness of %d readings", n), want, of(rough, day)[anomaly.Roughness], near(1e-9))
 	}
 	w := window(13, func(i int) float64 { return 22 + float64(i%2)/10 })
 	for i := range w.Humidity {
 		w.Humidity[i] = math.NaN()
 	}
-	if got := of(w, day)[anomaly.Roughness]; math.Abs(got-2) > 1e-9 {
-		t.Errorf("without humidity: a roughness of %g", got)
-	}
+	must.Equal(t, "roughness without humidity", 2.0, of(w, day)[anomaly.Roughness], near(1e-9))
 	for age, want := range map[float64]float64{300: 1, 301: 0} { // the median of three within five minutes
 		w := reading.Window{Age: []float64{age, 30}, Temperature: []float64{23, 24}, Humidity: []float64{40, 40}}
-		if got := of(w, day)[anomaly.OwnTemperature1]; got != want {
-			t.Errorf("the first of three %g s ago: %g °C warmer", age, got)
-		}
+		must.Equal(t, fmt.Sprintf("°C warmer, the first of three %g s ago", age), want, of(w, day)[anomaly.OwnTemperature1])
 	}
-	for slots, known := range map[int64]bool{5: false, 6: true} { // an hour makes a median
+	for slots, median := range map[int64]float64{5: math.NaN(), 6: 20} { // an hour makes a median
 		var d anomaly.Day
 		now := anomaly.SlotOf(noon())
 		d.Put(now-145, anomaly.AirOf(30, 40)) // more than a day ago
@@ -511,16 +457,11 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		for s := range slots {
 			d.Put(now-143+s, anomaly.AirOf(20, 40))
 		}
-		if got := d.Median(now).Temperature; known && got != 20 || math.IsNaN(got) == known {
-			t.Errorf("the median of %d slots is %g", slots, got)
-		}
+		must.Equal(t, fmt.Sprintf("median of %d slots", slots), median, d.Median(now).Temperature, near(0))
 		d.Put(now, anomaly.AirOf(25, 40))
-		if d.Put(now-144, anomaly.AirOf(30, 40)); d.At(now).Temperature != 25 {
-			t.Errorf("a day ago is now: %+v", d.At(now))
-		}
-		if got := d.Median(now).Temperature; known && got != 20 || math.IsNaN(got) == known {
-			t.Errorf("the median of %d slots with the present one is %g", slots, got)
-		}
+		d.Put(now-144, anomaly.AirOf(30, 40))
+		must.Equal(t, "now, after what was a day ago", 25.0, d.At(now).Temperature)
+		must.Equal(t, fmt.Sprintf("median of %d and the present one", slots), median, d.Median(now).Temperature, near(0))
 	}
 	own := anomaly.Live{Day: *dayOf(22)}
 	for i, far := range []time.Duration{300 * time.Second, 301 * time.Second} {
@@ -534,9 +475,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	if !l.Heard.Equal(noon()) || l.Day.At(anomaly.SlotOf(noon())) != l.Now && math.Abs(l.Day.At(anomaly.SlotOf(noon())).Temperature-22) > 1e-6 {
 		t.Errorf("%+v", l.Now)
 	}
-	if got := anomaly.DewPointLevel.String(); got != "dew_point_level" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, "name", "dew_point_level", anomaly.DewPointLevel.String())
 	// What is too small to be told is no alarm, however rare.
 	past := fleet(8, 400)
 	for _, n := range past {
@@ -547,9 +486,8 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		}
 	}
 	c := anomaly.Calibrate(past)
-	if got, want := c.Monthly("n00", "r0", 12, anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", 12, anomaly.DewPointChange)/0.2); math.Abs(got-want) > 1e-6 {
-		t.Errorf("a roughness of %g comes once a month, want %g", got, want)
-	}
+	once := math.Expm1(c.Monthly("n00", "r0", 12, anomaly.DewPointChange) / 0.2)
+	must.Equal(t, "roughness that comes once a month", once, c.Monthly("n00", "r0", 12, anomaly.Roughness), near(1e-6))
 	for s, least := range map[anomaly.Statistic]float64{
 		anomaly.Unchanged: 900, anomaly.DewPointLevel: 1, anomaly.TemperatureChange: 1, anomaly.DewPointChange: 0.8,
 	} {

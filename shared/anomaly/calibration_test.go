@@ -2,7 +2,6 @@ package anomaly_test
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -157,13 +156,9 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 		slices.Reverse(n.At)
 	}
 	slices.Reverse(past)
-	if !slices.Equal(first, encode(past)) {
-		t.Error("another order gives other bytes")
-	}
+	must.Equal(t, "another order gives the same bytes", true, slices.Equal(first, encode(past)))
 	past[3].Hours[7][anomaly.Unchanged] += 3
-	if slices.Equal(first, encode(past)) {
-		t.Error("another past gives the same bytes")
-	}
+	must.Equal(t, "another past gives the same bytes", false, slices.Equal(first, encode(past)))
 }
 
 func TestCalibrationSurvivesItsCodec(t *testing.T) {
@@ -174,24 +169,19 @@ func TestCalibrationSurvivesItsCodec(t *testing.T) {
 	read := must.Get(anomaly.DecodeCalibration(content))(t)
 	for _, n := range append(past, anomaly.NodeHours{Node: "new", Room: "r1", Hours: past[0].Hours}, anomaly.NodeHours{Node: "new", Room: "new", Hours: past[0].Hours}) {
 		v := valuesOf(n.Hours[0])
-		want := c.Score(n.Node, n.Room, noon(), v)
-		if got := read.Score(n.Node, n.Room, noon(), v); got != want {
-			t.Errorf("%s: %g, before %g", n.Node, got, want)
-		}
+		must.Equal(t, n.Node, c.Score(n.Node, n.Room, noon(), v), read.Score(n.Node, n.Room, noon(), v))
 	}
 	for cut := range len(content) - sha256.Size { // also where the checksum is right
-		if _, err := anomaly.DecodeCalibration(artifact.Seal("", content[:cut])); !errors.Is(err, artifact.ErrUnusable) {
-			t.Fatalf("read %d of %d bytes: %v", cut, len(content), err)
-		}
+		_, err := anomaly.DecodeCalibration(artifact.Seal("", content[:cut]))
+		must.Fail(t, fmt.Sprintf("%d of %d bytes", cut, len(content)), err, artifact.ErrUnusable)
 	}
 	past[7].Neighbours = []string{"n07"}
 	content = must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
 	content = content[:len(content)-sha256.Size]
 	for place, want := range []error{7: nil, 8: artifact.ErrUnusable} { // of eight
 		content[len(content)-1] = byte(place)
-		if _, err := anomaly.DecodeCalibration(artifact.Seal("", content)); !errors.Is(err, want) {
-			t.Errorf("a neighbour at %d: %v", place, err)
-		}
+		_, err := anomaly.DecodeCalibration(artifact.Seal("", content))
+		must.Fail(t, fmt.Sprintf("a neighbour at %d", place), err, want)
 	}
 }
 
@@ -220,24 +210,17 @@ func TestTail(t *testing.T) {
 		}
 		own := min(1, float64(n)/1000)
 		ranks, excess := anomaly.Tail(values, shipped, 7)
-		if want := own*sum/exceeding + (1-own)*7; math.Abs(excess-want) > 1e-9 {
-			t.Errorf("%d: an excess of %g, want %g", n, excess, want)
-		}
+		must.Equal(t, fmt.Sprintf("excess of %d", n), own*sum/exceeding+(1-own)*7, excess, near(1e-9))
 		for i, share := range shares {
-			if want := own*q(values, 1-share) + (1-own)*shipped[i]; math.Abs(ranks[i]-want) > 1e-9 {
-				t.Errorf("%d: rank %d is %g, want %g", n, i, ranks[i], want)
-			}
+			want := own*q(values, 1-share) + (1-own)*shipped[i]
+			must.Equal(t, fmt.Sprintf("rank %d of %d", i, n), want, ranks[i], near(1e-9))
 		}
 	}
 	ranks, excess := anomaly.Tail(make([]float64, 1000), shipped, 7)
 	for i, r := range ranks {
-		if math.Abs(r-float64(i)*1e-9) > 1e-15 {
-			t.Errorf("equal numbers: %v", ranks)
-		}
+		must.Equal(t, "rank of equal numbers", float64(i)*1e-9, r, near(1e-15))
 	}
-	if excess != 0.1 {
-		t.Errorf("equal numbers have an excess of %g", excess)
-	}
+	must.Equal(t, "excess of equal numbers", 0.1, excess)
 	if ranks, excess := anomaly.Tail(nil, shipped, 7); ranks != shipped || excess != 7 {
 		t.Errorf("of nothing: %v, %g", ranks, excess)
 	}
@@ -255,21 +238,17 @@ func TestADayMakesAMedian(t *testing.T) {
 			}
 		}
 		c := anomaly.Calibrate(past)
-		if differs := c.Monthly("n00", "r", 12, anomaly.Unchanged) != c.Monthly("n03", "r", 12, anomaly.Unchanged); differs != own {
-			t.Errorf("after %d hours a node has a median of its own: %v", hours, differs)
-		}
+		differs := c.Monthly("n00", "r", 12, anomaly.Unchanged) != c.Monthly("n03", "r", 12, anomaly.Unchanged)
+		must.Equal(t, fmt.Sprintf("a median of its own after %d hours", hours), own, differs)
 		before := must.Get(c.MarshalBinary())(t)
 		for i := range past {
 			past[i].Hours, past[i].At = append(past[i].Hours, anomaly.Quiet()), append(past[i].At, uint8(hours%24)) //nolint:gosec // of a day
 		}
-		if !slices.Equal(before, must.Get(anomaly.Calibrate(past).MarshalBinary())(t)) {
-			t.Errorf("a silent hour after %d counts", hours)
-		}
+		after := must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
+		must.Equal(t, "a silent hour counts for nothing", true, slices.Equal(before, after))
 	}
 	h := anomaly.Quiet()
-	if !h.Silent() {
-		t.Error("a quiet hour is not silent")
-	}
+	must.Equal(t, "a quiet hour is silent", true, h.Silent())
 	v := valuesOf(anomaly.Hour{1, 2})
 	v[anomaly.DewPointLevel] = math.NaN()
 	h.Add(v)
@@ -290,24 +269,6 @@ func TestFewHours(t *testing.T) {
 	few := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", noon(), v)
 	if shipped < anomaly.Alarm(1) || few < anomaly.Alarm(1) {
 		t.Errorf("12 °C of the dew point in an hour have the score %.2f without a past, %.2f with little: no alarm", shipped, few)
-	}
-}
-
-// One reading with all its scores: at most 25 µs and two allocations.
-func BenchmarkScore(b *testing.B) {
-	c := anomaly.Calibrate(fleet(48, 100))
-	w, r := past(func(ago float64) float64 { return 22 + math.Sin(ago) }, func(ago float64) float64 { return 40 + math.Sin(ago) })
-	own := anomaly.Live{Day: *dayOf(22)}
-	neighbours := append(fiveNeighbours(), fiveNeighbours()[:anomaly.MaxNeighbours-5]...)
-	limit, width := 30.0, anomaly.Width(0)
-	b.ReportAllocs()
-	for b.Loop() {
-		v := anomaly.Statistics(w, r, &own.Day, own.Around(r.Time, neighbours))
-		if score := c.Score("n07", "r1", noon(), v); math.IsNaN(score) {
-			b.Fatal(score)
-		}
-		width, _, _ = width.Update(w, r)
-		anomaly.Passes(w, r, limit, width)
 	}
 }
 
@@ -367,7 +328,35 @@ func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
 	if outside < judged/10 || outside > judged*9/10 {
 		t.Errorf("%d of %d are outside: nothing is compared", outside, judged)
 	}
-	if temperature, dewPoint := c.Bands("n00", "r0", slot, &anomaly.Day{}); !math.IsNaN(temperature.Low) || !math.IsNaN(dewPoint.High) {
-		t.Errorf("of no day: %+v, %+v", temperature, dewPoint)
+	temperature, dewPoint := c.Bands("n00", "r0", slot, &anomaly.Day{})
+	must.Equal(t, "of no day", [2]float64{math.NaN(), math.NaN()}, [2]float64{temperature.Low, dewPoint.High}, near(0))
+}
+
+// A calibration takes the memory that docs/learning.md says.
+func TestMemoryOfCalibration(t *testing.T) { //nolint:paralleltest // it measures the heap
+	const nodes, most = 2_000, 600.0
+	past := fleet(nodes, 25)
+	for i := range past {
+		past[i].Node = fmt.Sprintf("node-%06d", i)
+		for k := range anomaly.MaxNeighbours {
+			past[i].Neighbours = append(past[i].Neighbours, fmt.Sprintf("node-%06d", (i+k+1)%nodes))
+		}
 	}
+	content := must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	c := must.Get(anomaly.DecodeCalibration(content))(t)
+	each := float64(heap()-before) / nodes
+	if each > most || len(c.Neighbours("node-000000")) != anomaly.MaxNeighbours {
+		t.Errorf("%.0f bytes for each node, want at most %g", each, most)
+	}
+	t.Logf("%.0f bytes for each node, %.0f MB for 100,000", each, each/10)
+	runtime.KeepAlive(content)
+	runtime.KeepAlive(past)
+	runtime.KeepAlive(c)
 }

@@ -2,12 +2,14 @@ package anomaly_test
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -33,18 +35,12 @@ func TestMovesOf(t *testing.T) {
 		{"away from what is usual", ramp(0.5), 120, 10, [4]float64{2.5, 5, 10, 14}},
 		{"its first reading", steady(22), 0, none, [4]float64{none, none, none, none}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w, r := past(c.t, steady(40))
-			from := w.Len() - c.keep
-			w.Age, w.Temperature, w.Humidity = w.Age[from:], w.Temperature[from:], w.Humidity[from:]
-			got := anomaly.MovesOf(w, r, &anomaly.Day{}, c.usual)
-			for k, want := range c.want {
-				if g := float64(got.Change[k]); math.IsNaN(want) != math.IsNaN(g) || math.Abs(g-want) > 0.3 {
-					t.Errorf("%.2f, want %.1f", got.Change, c.want)
-				}
-			}
-		})
+		w, r := past(c.t, steady(40))
+		from := w.Len() - c.keep
+		w.Age, w.Temperature, w.Humidity = w.Age[from:], w.Temperature[from:], w.Humidity[from:]
+		for k, got := range anomaly.MovesOf(w, r, &anomaly.Day{}, c.usual).Change {
+			must.Equal(t, c.name, c.want[k], float64(got), near(0.3))
+		}
 	}
 }
 
@@ -57,13 +53,11 @@ func TestMovesOfRareReadings(t *testing.T) {
 		t.Errorf("an hour ago: %v, want 4 °C within the longest span alone", hourly.Change)
 	}
 	short := reading.Window{Age: []float64{900, 600, 30}, Temperature: []float64{25, 25, 26}, Humidity: []float64{40, 40, 40}}
-	if m := anomaly.MovesOf(short, r, dayOf(22), math.NaN()); m.Change[3] != 4 || m.Change[1] != 1 {
-		t.Errorf("%v by a window of a quarter of an hour, want what the day says for 40 minutes", m.Change)
-	}
+	m := anomaly.MovesOf(short, r, dayOf(22), math.NaN())
+	must.Equal(t, "by a quarter of an hour, and of the day", [2]float32{1, 4}, [2]float32{m.Change[1], m.Change[3]})
 	r.Temperature = math.NaN()
-	if m := anomaly.MovesOf(reading.Window{}, r, &anomaly.Day{}, 22); !math.IsNaN(float64(m.Level)) {
-		t.Errorf("without a temperature: %+v", m)
-	}
+	none := anomaly.MovesOf(reading.Window{}, r, &anomaly.Day{}, 22)
+	must.Equal(t, "without a temperature", float32(math.NaN()), none.Level, near(0))
 }
 
 // Each end is the median of three readings that are near, and which reading begins a change
@@ -92,10 +86,8 @@ func TestMovesOfEdges(t *testing.T) {
 	} {
 		w := reading.Window{Age: c.age, Temperature: c.temperature, Humidity: make([]float64, len(c.age))}
 		m := anomaly.MovesOf(w, reading.Reading{Time: noon(), Temperature: 26, Humidity: 40}, dayOf(22), none)
-		for i, want := range []float64{c.level, c.five, c.tens} {
-			if got := float64([]float32{m.Level, m.Change[0], m.Change[1]}[i]); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-				t.Errorf("%s: %+v, want %g, %g and %g", c.name, m, c.level, c.five, c.tens)
-			}
+		for i, got := range []float32{m.Level, m.Change[0], m.Change[1]} {
+			must.Equal(t, c.name, []float64{c.level, c.five, c.tens}[i], float64(got), near(0))
 		}
 	}
 }
@@ -139,17 +131,13 @@ func TestInstrument(t *testing.T) {
 	} {
 		w, r := reported(c.n, c.seconds, c.temperature, c.humidity, c.changes)
 		l := &anomaly.Live{}
-		if got := l.Instrument(w, r); got != (anomaly.Instrument{Grid: c.grid, Interval: c.interval}) {
-			t.Errorf("%s: %+v, want a grid of %g and an interval of %g", c.name, got, c.grid, c.interval)
-		}
+		must.Equal(t, c.name, anomaly.Instrument{Grid: c.grid, Interval: c.interval}, l.Instrument(w, r))
 		w, r = reported(20, 45, 1, 0, 8)
 		if again := l.Instrument(w, r); c.interval != 0 && again.Interval != c.interval {
 			t.Errorf("%s: found anew within ten minutes: %+v", c.name, again)
 		}
 		r.Time = r.Time.Add(10 * time.Minute)
-		if later := l.Instrument(w, r); later != (anomaly.Instrument{Grid: 1, Interval: 45}) {
-			t.Errorf("%s: ten minutes later %+v", c.name, later)
-		}
+		must.Equal(t, c.name+", ten minutes later", anomaly.Instrument{Grid: 1, Interval: 45}, l.Instrument(w, r))
 	}
 	for _, c := range []struct {
 		name    string
@@ -163,9 +151,7 @@ func TestInstrument(t *testing.T) {
 			apart.Age = append(apart.Age, age, age-1)
 			apart.Temperature, apart.Humidity = append(apart.Temperature, w.Temperature[i], math.NaN()), append(apart.Humidity, math.NaN(), 40.5)
 		}
-		if got := (&anomaly.Live{}).Instrument(apart, r); got.Grid != c.grid {
-			t.Errorf("apart, %s: %+v, want a grid of %g", c.name, got, c.grid)
-		}
+		must.Equal(t, "grid, apart, "+c.name, c.grid, (&anomaly.Live{}).Instrument(apart, r).Grid)
 	}
 	w, r := reported(25, 30, 1, 0, 8)
 	for i := range w.Age {
@@ -173,28 +159,20 @@ func TestInstrument(t *testing.T) {
 			w.Age[i] += 3600
 		}
 	}
-	if got := (&anomaly.Live{}).Instrument(w, r).Interval; math.Abs(float64(got)-(18*30+4*30)/19.) > 1e-3 {
-		t.Errorf("with a silence: every %g s", got)
-	}
+	silent := (&anomaly.Live{}).Instrument(w, r)
+	must.Equal(t, "interval with a silence", float32((18*30+4*30)/19.), silent.Interval, near(1e-3))
 	// Of a sensor of whole and of half degrees a change of one digit is none.
 	for _, grid := range []float32{0.1, 0.5, 1} {
 		w, r := reported(20, 30, float64(grid), 0, 8)
 		l := &anomaly.Live{}
 		l.Instrument(w, r)
 		for _, by := range []float32{-3, -grid, grid, 3} {
-			w, r := past(func(ago float64) float64 {
-				if ago < 3 {
-					return 22 + float64(by)
-				}
-				return 22
-			}, steady(40))
+			w, r := leap(22, 22+float64(by))
 			want := by
 			if grid >= 0.5 {
 				want = max(0, by-grid) + min(0, by+grid)
 			}
-			if got := l.Move(w, r).Change[0]; math.Abs(float64(got-want)) > 1e-6 {
-				t.Errorf("a grid of %g: a change of %g is %g, want %g", grid, by, got, want)
-			}
+			must.Equal(t, fmt.Sprintf("a change of %g by a grid of %g", by, grid), want, l.Move(w, r).Change[0], near(1e-6))
 		}
 	}
 }
@@ -244,9 +222,8 @@ func TestAnew(t *testing.T) {
 	w = sent
 	for after, want := range map[time.Duration]bool{12*time.Hour - time.Second: true, 12 * time.Hour: false} {
 		r.Time = noon().Add(after)
-		if digits, _ := judge(of(anomaly.Instrument{Grid: 0.1, Interval: 30})); digits != want {
-			t.Errorf("after %s: other digits %v", after, digits)
-		}
+		digits, _ := judge(of(anomaly.Instrument{Grid: 0.1, Interval: 30}))
+		must.Equal(t, "other digits after "+after.String(), want, digits)
 	}
 }
 
@@ -280,18 +257,12 @@ func TestCoolingComesAndGoes(t *testing.T) {
 		{time.Hour, 2, false},
 	} {
 		at = at.Add(step.after)
-		w, r := past(func(ago float64) float64 {
-			if ago < 3 {
-				return 22 + step.rise
-			}
-			return 22
-		}, steady(40))
+		w, r := leap(22, 22+step.rise)
 		r.Time = at
 		l.Move(w, r)
 		none := float32(math.NaN())
-		if told, ok := l.Cooling(c, "n", "r", at, moves(none, none), 1); ok != step.told {
-			t.Errorf("step %d, %g °C: %+v, want %v", i, step.rise, told, step.told)
-		}
+		_, told := l.Cooling(c, "n", "r", at, moves(none, none), 1)
+		must.Equal(t, fmt.Sprintf("step %d, %g °C", i, step.rise), step.told, told)
 	}
 }
 
@@ -314,17 +285,11 @@ func TestCoolingComesBack(t *testing.T) {
 			{time.Minute, 19, 24, true},
 		} {
 			at = at.Add(step.after)
-			w, r := past(func(ago float64) float64 {
-				if ago < 3 {
-					return step.to
-				}
-				return step.from
-			}, steady(40))
+			w, r := leap(step.from, step.to)
 			r.Time = at
 			l.Move(w, r)
-			if told, ok := l.Cooling(roomOf(weeks(28, calm, 1)), "n", "r", at, moves(none, none), 1); ok != step.told {
-				t.Errorf("%s, step %d: %+v, want %v", name, i, told, step.told)
-			}
+			_, told := l.Cooling(roomOf(weeks(28, calm, 1)), "n", "r", at, moves(none, none), 1)
+			must.Equal(t, fmt.Sprintf("%s, step %d", name, i), step.told, told)
 		}
 	}
 }
@@ -337,9 +302,8 @@ func TestClimate(t *testing.T) {
 		c.Add(m)
 	}
 	four := func(v float32) [4]float32 { return [4]float32{v, v, v, v} }
-	if want := (anomaly.Climate{Start: noon(), Rise: four(2), Fall: four(3), Mean: 22, Warmest: 24, Least: 20, Count: 4}); c != want {
-		t.Errorf("%+v, want %+v", c, want)
-	}
+	want := anomaly.Climate{Start: noon(), Rise: four(2), Fall: four(3), Mean: 22, Warmest: 24, Least: 20, Count: 4}
+	must.Equal(t, "an hour", want, c)
 }
 
 // warming are nodes whose windows rise by so much a minute, at noon.
@@ -366,9 +330,8 @@ func TestTogether(t *testing.T) {
 		{"two are no room", []float64{1, 1}, math.NaN()},
 	} {
 		m, heard := anomaly.Together(noon(), warming(c.perMinute...))
-		if g := float64(m.Change[0]); heard != len(c.perMinute) || math.IsNaN(c.want) != math.IsNaN(g) || math.Abs(g-c.want) > 0.3 {
-			t.Errorf("%s: %.2f of %d, want %.1f", c.name, m.Change, heard, c.want)
-		}
+		must.Equal(t, c.name, c.want, float64(m.Change[0]), near(0.3))
+		must.Equal(t, c.name+", of", len(c.perMinute), heard)
 	}
 	for others, known := range map[int]bool{3: true, 4: false} { // three must be half of those that are heard
 		nodes := warming(1, 1, 1)
@@ -393,9 +356,8 @@ func TestTogether(t *testing.T) {
 	for _, n := range silent[1:] { // heard by another instance, which knows their windows
 		*n = anomaly.Live{Heard: noon()}
 	}
-	if m, _ := anomaly.Together(noon(), silent); !math.IsNaN(float64(m.Level)) {
-		t.Errorf("one of four speaks for the room: %+v", m)
-	}
+	m, _ := anomaly.Together(noon(), silent)
+	must.Equal(t, "one of four speaks for the room", float32(math.NaN()), m.Level, near(0))
 }
 
 // weeks is the air of a place that swings by so much each day, and rises at most by that.
@@ -413,6 +375,12 @@ func calm(int, int) float64 { return 22 }
 
 func roomOf(air []anomaly.Climate) *anomaly.Calibration {
 	return anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: air}, {Room: "r", Air: air}})
+}
+
+// reasonOf is what is told of a node at noon, beside three others of its room; empty: nothing.
+func reasonOf(c *anomaly.Calibration, own, together anomaly.Moves) string {
+	told, _ := c.Cooling("n", "r", noon(), own, together, 4)
+	return told.Reason
 }
 
 func moves(change, level float32) anomaly.Moves {
@@ -449,25 +417,22 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 		{"as hot as is not told", 0.1, moves(0, 23.5), moves(0, 23.5), ""},
 		{"as cold as is not told", 0.1, moves(0, 20.5), moves(0, 20.5), ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			// a fall in the past is as large as the rise
-			air := weeks(28, calm, c.rise)
-			for i := range air {
-				air[i].Fall = air[i].Rise
-			}
-			told, ok := roomOf(air).Cooling("n", "r", noon(), c.own, c.together, 4)
-			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
-				t.Fatalf("%+v, want %q", told, c.want)
-			}
-			by := float64(c.own.Change[0])
-			if by == 0 {
-				by = float64(c.own.Level - 22)
-			}
-			if middle := (told.Low + told.High) / 2; ok && (math.Abs(told.Value-middle-by) > 1e-5 || math.Abs(told.High-told.Low-math.Abs(by)) > 1e-5) {
-				t.Errorf("a change of %g leads away from its band by another: %+v", by, told)
-			}
-		})
+		// a fall in the past is as large as the rise
+		air := weeks(28, calm, c.rise)
+		for i := range air {
+			air[i].Fall = air[i].Rise
+		}
+		told, ok := roomOf(air).Cooling("n", "r", noon(), c.own, c.together, 4)
+		if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
+			t.Fatalf("%s: %+v, want %q", c.name, told, c.want)
+		}
+		by := float64(c.own.Change[0])
+		if by == 0 {
+			by = float64(c.own.Level - 22)
+		}
+		if middle := (told.Low + told.High) / 2; ok && (math.Abs(told.Value-middle-by) > 1e-5 || math.Abs(told.High-told.Low-math.Abs(by)) > 1e-5) {
+			t.Errorf("%s: a change of %g leads away from its band by another: %+v", c.name, by, told)
+		}
 	}
 }
 
@@ -475,12 +440,8 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 func TestCoolingOnTheFirstDay(t *testing.T) {
 	t.Parallel()
 	c := anomaly.Calibrate(nil)
-	if _, ok := c.Cooling("n", "r", noon(), moves(4.4, 22), moves(4.4, 22), 4); ok {
-		t.Error("4.4 °C in five minutes are told")
-	}
-	if told, ok := c.Cooling("n", "r", noon(), moves(4.6, 22), moves(4.6, 22), 4); !ok {
-		t.Errorf("4.6 °C in five minutes are not: %+v", told)
-	}
+	must.Equal(t, "4.4 °C in five minutes", "", reasonOf(c, moves(4.4, 22), moves(4.4, 22)))
+	must.Contain(t, "4.6 °C in five minutes", reasonOf(c, moves(4.6, 22), moves(4.6, 22)), "rose 4.6 °C")
 	// After one day they are 2 · 144/168 of those of later, after two days 120/168: then the past counts for an
 	// eighth more, and an hour of the day by itself.
 	one, restless := roomOf(weeks(1, calm, 0.1)), roomOf(weeks(2, calm, 2))
@@ -508,18 +469,14 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 		{hours, 8 * time.Hour, moves(1.45, 22), moves(1.55, 22)},
 	} {
 		for want, m := range map[bool]anomaly.Moves{false: at.none, true: at.alarm} {
-			if told, ok := at.c.Cooling("n", "r", noon().Add(at.after), m, m, 4); ok != want {
-				t.Errorf("%v: %+v, told %v", m, told, ok)
-			}
+			_, told := at.c.Cooling("n", "r", noon().Add(at.after), m, m, 4)
+			must.Equal(t, fmt.Sprintf("%v is told", m), want, told)
 		}
 	}
 	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for an eighth more.
 	two := roomOf(weeks(2, calm, 1))
-	for change, want := range map[float32]bool{1.4: false, 1.6: true} {
-		if _, ok := two.Cooling("n", "r", noon(), moves(change, 22), moves(change, 22), 4); ok != want {
-			t.Errorf("after two days, %.1f °C: told %v", change, ok)
-		}
-	}
+	must.Equal(t, "1.4 °C after two days", "", reasonOf(two, moves(1.4, 22), moves(1.4, 22)))
+	must.Contain(t, "1.6 °C after two days", reasonOf(two, moves(1.6, 22), moves(1.6, 22)), "rose 1.6 °C")
 }
 
 // A cooling that fails each night is told the third time, and the tenth, as the first.
@@ -533,17 +490,15 @@ func TestNightlyFailureIsNotLearned(t *testing.T) {
 	}
 	night := anomaly.Moves{Change: [4]float32{1, 2, 4, 6}, Level: 22}
 	at := noon().Add(14 * time.Hour)
-	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); !ok || told.Cause != "cooling" {
-		t.Errorf("after thirteen nights: %+v", told)
-	}
+	told, _ := roomOf(air).Cooling("n", "r", at, night, night, 4)
+	must.Equal(t, "after thirteen nights", "cooling", told.Cause)
 	for i := range air { // as at a site that always did so
 		if c := &air[i]; c.Start.Hour() == 2 {
 			c.Rise = [4]float32{1, 2, 4, 6}
 		}
 	}
-	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); ok {
-		t.Errorf("what it always did: %+v", told)
-	}
+	told, _ = roomOf(air).Cooling("n", "r", at, night, night, 4)
+	must.Equal(t, "what it always did", "", told.Reason)
 }
 
 // A change is learned in the first week, and later where it is of three degrees or a fifth more than
@@ -566,20 +521,15 @@ func TestWhatIsLearned(t *testing.T) {
 		air := weeks(c.days, calm, c.usual)
 		air[c.day*24+12].Rise = [4]float32{c.was, c.was, c.was, c.was}
 		m := moves(1.15*c.was, 22)
-		if told, ok := roomOf(air).Cooling("n", "r", noon(), m, m, 4); ok == c.learned {
-			t.Errorf("%s: %+v", c.name, told)
-		}
+		must.Equal(t, c.name, c.learned, reasonOf(roomOf(air), m, m) == "")
 	}
 	uneven := roomOf(weeks(28, func(day, _ int) float64 { return cmp.Or(map[int]float64{10: 24, 12: 20}[day], 22) }, 0.1)[1:])
 	for level, want := range map[float32]string{25.5: "", 25.6: "warmest", 18.5: "", 18.4: "coldest"} {
-		if told, _ := uneven.Cooling("n", "r", noon(), moves(0, level), moves(0, level), 4); told.Cause != want {
-			t.Errorf("%.1f °C: %+v, want %s", level, told, want)
-		}
+		told, _ := uneven.Cooling("n", "r", noon(), moves(0, level), moves(0, level), 4)
+		must.Equal(t, fmt.Sprintf("%.1f °C", level), want, told.Cause)
 	}
 	room := anomaly.Calibrate([]anomaly.NodeHours{{Room: "r", Air: weeks(28, calm, 4)}})
-	if told, ok := room.Cooling("n", "r", noon(), moves(4.5, 22), moves(4.5, 22), 4); ok {
-		t.Errorf("in a room of new nodes: %+v", told)
-	}
+	must.Equal(t, "in a room of new nodes", "", reasonOf(room, moves(4.5, 22), moves(4.5, 22)))
 }
 
 // What a room, or a node alone, does each morning excuses nothing at another hour, of a node beside others up to a half.
@@ -599,29 +549,12 @@ func TestCoolingIsJudgedByTheHour(t *testing.T) {
 	}{{7, 6, 7, 7}, {6, 6, 7, 7}, {8, 6, 7, 7}, {9, 1.5, 3.71, 1.5}, {5, 1.5, 3.71, 1.5}, {20, 1.5, 3.71, 1.5}} {
 		for _, more := range []float32{-0.05, 0.05} {
 			now := noon().Truncate(24 * time.Hour).Add(time.Duration(at.hour) * time.Hour)
-			if told, ok := c.Cooling("n", "r", now, moves(at.room+more, 22), moves(at.room+more, 22), 4); ok != (more > 0) {
-				t.Errorf("a room at %d by %.2f °C: %+v", at.hour, at.room+more, told)
-			}
-			if told, ok := c.Cooling("n", "r", now, moves(at.node+more, 22), moves(0, 22), 4); ok != (more > 0) {
-				t.Errorf("a node at %d by %.2f °C: %+v", at.hour, at.node+more, told)
-			}
-			if told, ok := alone.Cooling("n", "r", now, moves(at.alone+more, 22), nobody, 0); ok != (more > 0) {
-				t.Errorf("a node alone at %d by %.2f °C: %+v", at.hour, at.alone+more, told)
-			}
+			_, told := c.Cooling("n", "r", now, moves(at.room+more, 22), moves(at.room+more, 22), 4)
+			must.Equal(t, fmt.Sprintf("a room at %d by %.2f °C", at.hour, at.room+more), more > 0, told)
+			_, told = c.Cooling("n", "r", now, moves(at.node+more, 22), moves(0, 22), 4)
+			must.Equal(t, fmt.Sprintf("a node at %d by %.2f °C", at.hour, at.node+more), more > 0, told)
+			_, told = alone.Cooling("n", "r", now, moves(at.alone+more, 22), nobody, 0)
+			must.Equal(t, fmt.Sprintf("a node alone at %d by %.2f °C", at.hour, at.alone+more), more > 0, told)
 		}
-	}
-}
-
-// BenchmarkCooling is what a room of fifty adds to a reading when its changes are found anew.
-func BenchmarkCooling(b *testing.B) {
-	c := roomOf(weeks(28, calm, 1))
-	w, r := past(func(ago float64) float64 { return 22 + math.Sin(ago) }, steady(40))
-	nodes := warming(make([]float64, 50)...)
-	n := &anomaly.Live{Day: *dayOf(22)}
-	b.ReportAllocs()
-	for b.Loop() {
-		m := n.Move(w, r)
-		together, heard := anomaly.Together(r.Time, nodes)
-		c.Cooling("n", "r", r.Time, m, together, heard)
 	}
 }

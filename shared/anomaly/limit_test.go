@@ -1,12 +1,13 @@
 package anomaly_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -20,9 +21,7 @@ func TestPasses(t *testing.T) {
 	if exact := -40 * math.Log(1-3/(slope*40)); !ok || p.Earliest > exact || p.Latest < exact || p.Latest > 30 {
 		t.Errorf("%+v %v, want an interval with %.1f min", p, ok, exact)
 	}
-	if !strings.HasPrefix(p.Sentence(28), "passes 28 °C in ") {
-		t.Errorf("%q", p.Sentence(28))
-	}
+	must.Contain(t, "sentence", p.Sentence(28), "passes 28 °C in ")
 	// With a narrow width both ends are known: 25 + 12·(1 - e^(-t/40)) ± .1·(.15 + .15·t) at whole minutes.
 	p, ok = anomaly.Passes(w, r, 28, 0.1)
 	first, last := 0.0, 0.0
@@ -41,9 +40,8 @@ func TestPasses(t *testing.T) {
 		t.Errorf("a limit within the interval of now: %+v %v", p, ok)
 	}
 	w, r = past(func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, steady(40))
-	if _, ok := anomaly.Passes(w, r, 30.4, 0); !ok {
-		t.Error("a rise of ten minutes that has most of the way behind it is not told")
-	}
+	_, ok = anomaly.Passes(w, r, 30.4, 0)
+	must.Equal(t, "a rise of ten minutes that has most of the way behind it is told", true, ok)
 	for name, c := range map[string]struct {
 		temperature func(float64) float64
 		limit       float64
@@ -67,13 +65,11 @@ func TestPasses(t *testing.T) {
 		}, 27.5},
 	} {
 		w, r := past(c.temperature, steady(40))
-		if p, ok := anomaly.Passes(w, r, c.limit, 0); ok {
-			t.Errorf("%s: %+v", name, p)
-		}
+		_, ok := anomaly.Passes(w, r, c.limit, 0)
+		must.Equal(t, name, false, ok)
 	}
-	if _, ok := anomaly.Passes(reading.Window{}, r, 28, 0); ok {
-		t.Error("a forecast without a past")
-	}
+	_, ok = anomaly.Passes(reading.Window{}, r, 28, 0)
+	must.Equal(t, "a forecast without a past", false, ok)
 }
 
 // Two readings in a row that rise fast are told where the limit is near, and they are no noise.
@@ -110,9 +106,7 @@ func TestPassesOfAFastRise(t *testing.T) {
 		w.Humidity = make([]float64, len(w.Age))
 		r := reading.Reading{Temperature: last + c.early + c.later, Humidity: 40}
 		p, ok := anomaly.Passes(w, r, c.limit, 0)
-		if ok != c.told {
-			t.Errorf("%s: %+v %v", c.name, p, ok)
-		}
+		must.Equal(t, c.name, c.told, ok)
 		if ok && (p.Earliest > 5 || p.Latest != anomaly.Horizon) {
 			t.Errorf("%s: %+v, want a wide interval", c.name, p)
 		}
@@ -123,18 +117,15 @@ func TestPassesOfAFastRise(t *testing.T) {
 		t.Errorf("unequal rises: %+v %v", p, ok)
 	}
 	w = reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 25}, Humidity: []float64{40, 40}}
-	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 34, 0); !ok {
-		t.Errorf("five minutes apart: %+v", p)
-	}
+	_, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 34, 0)
+	must.Equal(t, "five minutes apart", true, ok)
 	// Nothing is said of readings that are eleven minutes apart, and of one without a temperature.
 	w = reading.Window{Age: []float64{1320, 660}, Temperature: []float64{10, 20}, Humidity: []float64{40, 40}}
-	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 35, 0); ok {
-		t.Errorf("rare readings: %+v", p)
-	}
+	_, ok = anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 35, 0)
+	must.Equal(t, "eleven minutes apart", false, ok)
 	w.Age = []float64{60, 30}
-	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: math.NaN(), Humidity: 40}, 35, 0); ok {
-		t.Errorf("no temperature: %+v", p)
-	}
+	_, ok = anomaly.Passes(w, reading.Reading{Temperature: math.NaN(), Humidity: 40}, 35, 0)
+	must.Equal(t, "no temperature", false, ok)
 }
 
 // A line is fitted to ten minutes, five of them at least, and to five readings.
@@ -162,9 +153,8 @@ func TestTrendOf(t *testing.T) {
 		}
 	}
 	cools := anomaly.Trend{Level: 20, Slope: -0.5, Error: 0.1}
-	if low, high := cools.Interval(2, 10); math.Abs(low-14.1) > 1e-9 || math.Abs(high-25.9) > 1e-9 { // 20 ± 2·(.15 + .5·.5·10 + .3·.1·10)
-		t.Errorf("from %g to %g", low, high)
-	}
+	low, high := cools.Interval(2, 10) // 20 ± 2·(.15 + .5·.5·10 + .3·.1·10)
+	must.Equal(t, "interval", [2]float64{14.1, 25.9}, [2]float64{low, high}, near(1e-9))
 }
 
 // What was forecast half an hour ago, to two minutes, is compared with what came.
@@ -191,9 +181,8 @@ func TestWidthUpdate(t *testing.T) {
 			w.Temperature, w.Humidity = append(w.Temperature, 22), append(w.Humidity, 40)
 		}
 		next, inside, known := c.width.Update(w, reading.Reading{Temperature: c.now})
-		if math.Abs(float64(next-c.next)) > 1e-9 || inside != c.inside || known != c.known {
-			t.Errorf("%+v: %g %v %v", c, next, inside, known)
-		}
+		must.Equal(t, fmt.Sprintf("%+v", c), c.next, next, near(1e-9))
+		must.Equal(t, fmt.Sprintf("%+v", c), [2]bool{c.inside, c.known}, [2]bool{inside, known})
 	}
 }
 

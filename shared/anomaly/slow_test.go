@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 )
 
 // What becomes hotter over days is told, and says since when; neither a weekend nor one hot day is.
@@ -76,45 +77,34 @@ func TestSlowChange(t *testing.T) {
 		{"three weeks of past", 21, warmer(2.5, 19), ""},
 		{"and a day", 22, warmer(2.5, 20), "the room is 2.5 °C hotter than before, since Sunday 1 March"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
-			told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), now, now, 4)
-			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
-				t.Errorf("%+v, want %q", told, c.want)
-			}
-			by := 0.0
-			fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
-			if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 ||
-				math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
-				t.Errorf("%+v is not %g °C from the middle of its band", told, by)
-			}
-		})
+		told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), moves(0, 22), moves(0, 22), 4)
+		if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
+			t.Errorf("%s: %+v, want %q", c.name, told, c.want)
+		}
+		by := 0.0
+		fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
+		if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 ||
+			math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
+			t.Errorf("%s: %+v is not %g °C from the middle of its band", c.name, told, by)
+		}
 	}
 	// Ten days of past, until a Wednesday: five are like the last three.
-	now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
+	now := moves(0, 22)
 	ten := weeks(14, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-6)) }, 0.2)[:10*24]
-	if told, ok := roomOf(ten).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
-		t.Errorf("ten days of past: %+v", told)
-	}
+	must.Contain(t, "ten days of past", reasonOf(roomOf(ten), now, now), "the room is 9.0 °C hotter")
 	// The warm half of a day, and what is the day after it once days between are missing, is no change.
 	nights := func(day, hour int) float64 { return 19 + float64(day%7)*0.6 + 6*float64(hour/12) }
 	half := weeks(28, nights, 0.2)
 	for name, air := range map[string][]anomaly.Climate{
 		"half a day": slices.Concat(half[:27*24], half[27*24+12:]), "days missing": slices.Concat(half[:22*24], half[27*24:]),
 	} {
-		if told, ok := roomOf(air).Cooling("n", "r", noon(), now, now, 4); ok {
-			t.Errorf("%s: %+v", name, told)
-		}
+		must.Equal(t, name, "", reasonOf(roomOf(air), now, now))
 	}
 	lasting := weeks(28, warmer(3, 24), 0.2)
-	if told, ok := roomOf(lasting[:27*24+13]).Cooling("n", "r", noon(), now, now, 4); !ok {
-		t.Errorf("on a day that was half heard, what lasts: %+v", told)
-	}
+	must.Contain(t, "on a day that was half heard, what lasts", reasonOf(roomOf(lasting[:27*24+13]), now, now), "hotter")
 	alone := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: ten}})
-	if told, ok := alone.Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
-		t.Errorf("a sensor by itself: %+v", told)
-	}
+	told, _ := alone.Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1)
+	must.Contain(t, "a sensor by itself", told.Reason, "it is 9.0 °C hotter")
 	// One sensor of a room drifts by .2 °C a day.
 	air := weeks(28, calm, 0.2)
 	drifting := weeks(28, func(day, _ int) float64 { return 22 + 0.2*float64(max(0, day-23)) }, 0.2)
@@ -137,12 +127,10 @@ func TestSlowChange(t *testing.T) {
 				}
 			}
 			past := []anomaly.NodeHours{{Node: "n", Room: "r", Air: drifting}, {Room: "r", Air: heard}}
-			if told, _ := anomaly.Calibrate(past).Cooling("n", "r", noon(), now, now, 3); told.Reason != want {
-				t.Errorf("a room that is %s for %d hours a day: %+v", name, silent, told)
-			}
+			told, _ := anomaly.Calibrate(past).Cooling("n", "r", noon(), now, now, 3)
+			must.Equal(t, fmt.Sprintf("a room that is %s for %d hours a day", name, silent), want, told.Reason)
 		}
 	}
-	if told, ok := anomaly.Calibrate(past).Cooling("m", "r", noon(), now, now, 4); ok {
-		t.Errorf("its neighbour: %+v", told)
-	}
+	told, _ = anomaly.Calibrate(past).Cooling("m", "r", noon(), now, now, 4)
+	must.Equal(t, "its neighbour", "", told.Reason)
 }

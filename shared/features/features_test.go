@@ -1,6 +1,7 @@
 package features_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -153,9 +155,8 @@ func TestAgainstTextbook(t *testing.T) {
 			if !scorable || !ok {
 				t.Fatalf("%d readings before do not suffice", n)
 			}
-			if later, _ := features.Detection(w, at(5*3600, temperature, humidity)); later != detection {
-				t.Fatal("the time of day has a part in the features")
-			}
+			later, _ := features.Detection(w, at(5*3600, temperature, humidity))
+			must.Equal(t, "features at another time of the day", detection, later)
 			p, h := plain{w.Age, w.Temperature, temperature}, plain{w.Age, w.Humidity, humidity}
 			want := []float64{
 				temperature, humidity, temperature - median(p.values), humidity - median(h.values),
@@ -163,12 +164,9 @@ func TestAgainstTextbook(t *testing.T) {
 				p.change(), h.change(), p.slope(600), h.slope(600), p.spread(), h.spread(),
 				temperature - mean(p.newest(6)), humidity - mean(h.newest(6)), p.run(), h.run(),
 			}
-			if diff := cmp.Diff(want, detection[:], near()); diff != "" {
-				t.Fatalf("detection, %d readings before every %g s (-want +got):\n%s", n, interval, diff)
-			}
-			if diff := cmp.Diff(slices.Concat(p.forecast(), h.forecast(), []float64{interval}), forecast[:], near()); diff != "" {
-				t.Fatalf("forecast, %d readings before every %g s (-want +got):\n%s", n, interval, diff)
-			}
+			must.Equal(t, fmt.Sprintf("detection, %d readings before every %g s", n, interval), want, detection[:], near())
+			want = slices.Concat(p.forecast(), h.forecast(), []float64{interval})
+			must.Equal(t, fmt.Sprintf("forecast, %d readings before every %g s", n, interval), want, forecast[:], near())
 		}
 	}
 }
@@ -199,12 +197,8 @@ func TestWindows(t *testing.T) {
 			want.Temperature = append(want.Temperature, reading.Round(node[j].Temperature))
 			want.Humidity = append(want.Humidity, reading.Round(node[j].Humidity))
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), near()); diff != "" {
-			t.Fatalf("window of reading %d (-want +got):\n%s", i, diff)
-		}
-		if err := got.Validate(); err != nil {
-			t.Fatalf("window of reading %d: %v", i, err)
-		}
+		must.Equal(t, fmt.Sprint("window of reading ", i), want, got, cmpopts.EquateEmpty(), near())
+		must.Do(t, got.Validate())
 	}
 }
 
@@ -234,38 +228,13 @@ func TestFeaturesAreFinite(t *testing.T) {
 	}
 }
 
-// TestForecastKnowsNoLevel adds a constant to all values.
-func TestForecastKnowsNoLevel(t *testing.T) {
-	t.Parallel()
-	node, warmer := wild(300, 2), wild(300, 2)
-	for i := range warmer {
-		node[i].Temperature, node[i].Humidity = reading.Round(node[i].Temperature), reading.Round(node[i].Humidity)
-		warmer[i].Temperature, warmer[i].Humidity = node[i].Temperature+8, node[i].Humidity+16
-	}
-	var rows [][features.ForecastCount]float64
-	for i, w := range features.Windows(node) {
-		row, _ := features.Forecast(w, node[i])
-		rows = append(rows, row)
-	}
-	for i, w := range features.Windows(warmer) {
-		row, _ := features.Forecast(w, warmer[i])
-		if diff := cmp.Diff(rows[i], row, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-			t.Fatalf("reading %d (-want +got):\n%s", i, diff)
-		}
-	}
-}
-
 func TestChangeAtHorizon(t *testing.T) {
 	t.Parallel()
 	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(105, 32, 28), at(151, 30, 30)}
 	none := math.NaN()
 	for i, want := range [][2]float64{{2, -2}, {0, 0}, {4, -4}, {none, none}, {none, none}} { // within 45 s, not within 46
 		temperature, humidity := features.ChangeAtHorizon(node, i)
-		for q, change := range [2]float64{temperature, humidity} {
-			if math.IsNaN(change) != math.IsNaN(want[q]) || math.Abs(change-want[q]) > 1e-9 {
-				t.Errorf("after reading %d: %g, want %g", i, change, want[q])
-			}
-		}
+		must.Equal(t, fmt.Sprint("after reading ", i), want, [2]float64{temperature, humidity}, near(), cmpopts.EquateNaNs())
 	}
 }
 
@@ -275,8 +244,7 @@ func TestFeaturesAllocateNothing(t *testing.T) { //nolint:paralleltest // counts
 		if i != 200 {
 			continue
 		}
-		if n := testing.AllocsPerRun(50, func() { features.Detection(w, node[i]); features.Forecast(w, node[i]) }); n > 0 {
-			t.Errorf("%v allocations", n)
-		}
+		allocations := testing.AllocsPerRun(50, func() { features.Detection(w, node[i]); features.Forecast(w, node[i]) })
+		must.Equal(t, "allocations", 0.0, allocations)
 	}
 }

@@ -3,16 +3,16 @@ package forest_test
 import (
 	"bytes"
 	"cmp"
-	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/forest"
+	"coldaisle.dev/shared/must"
 )
 
 // auc is the area under the ROC curve: how likely an odd row scores above an
@@ -36,6 +36,39 @@ func auc(scores []float64, odd []bool) float64 {
 		}
 	}
 	return (ranks - positives*(positives+1)/2) / (positives * (float64(len(scores)) - positives))
+}
+
+// strange is rows of 15 numbers, one in fifty of them far out.
+func strange(rows int, seed uint64) (all [][]float64, label []bool) {
+	random := rand.New(rand.NewPCG(seed, 7))
+	for range rows {
+		odd := random.IntN(50) == 0
+		label = append(label, odd)
+		var row []float64
+		for c := range 15 {
+			v := random.NormFloat64() * float64(c+1)
+			if odd && c%3 == 0 {
+				v *= 4
+			}
+			row = append(row, v)
+		}
+		all = append(all, row)
+	}
+	return all, label
+}
+
+// smooth is rows of 22 numbers and a target that depends on some of them.
+func smooth(rows int, seed uint64) (all [][]float64, targets []float64) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	for range rows {
+		var x []float64
+		for range 22 {
+			x = append(x, random.NormFloat64())
+		}
+		all = append(all, x)
+		targets = append(targets, x[0]+math.Sin(2*x[1])+x[2]*x[3]+0.5*random.NormFloat64())
+	}
+	return all, targets
 }
 
 // isolation grows the paper's forest.
@@ -117,13 +150,9 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 	} {
 		runtime.GOMAXPROCS(1)
 		first := grown(1)
-		if bytes.Equal(first, grown(2)) {
-			t.Errorf("%s: another seed grows the same forest", name)
-		}
+		must.Equal(t, name+": another seed grows the same forest", false, bytes.Equal(first, grown(2)))
 		runtime.GOMAXPROCS(4)
-		if !bytes.Equal(first, grown(1)) {
-			t.Errorf("%s: four cores grow another forest than one", name)
-		}
+		must.Equal(t, name+": four cores grow the same forest as one", true, bytes.Equal(first, grown(1)))
 	}
 }
 
@@ -148,9 +177,7 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocation
 	rows, _ := strange(1000, 1)
 	inputs, targets := smooth(1000, 1)
 	f, g := isolation(rows, 1), regression(inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
-	if n := testing.AllocsPerRun(100, func() { f.Score(rows[3]); g.Predict(inputs[3]) }); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
+	must.Equal(t, "allocations", 0.0, testing.AllocsPerRun(100, func() { f.Score(rows[3]); g.Predict(inputs[3]) }))
 }
 
 // Rows that are all alike cannot be told apart, and that is no fault.
@@ -179,18 +206,15 @@ func TestCodec(t *testing.T) {
 	}
 	for n := range f.Append(nil) {
 		r := artifact.NewReader(f.Append(nil)[:n])
-		if forest.ReadIsolation(r, 15); !errors.Is(r.Err(), artifact.ErrUnusable) {
-			t.Fatalf("isolation forest of %d bytes: %v", n, r.Err())
-		}
+		forest.ReadIsolation(r, 15)
+		must.Fail(t, fmt.Sprintf("isolation forest of %d bytes", n), r.Err(), artifact.ErrUnusable)
 	}
 	r = artifact.NewReader(append(f.Append(nil)[:10], artifact.Append(nil, math.Inf(1))...)) // for the first threshold
-	if forest.ReadIsolation(r, 15); r.Err() == nil || !strings.Contains(r.Err().Error(), "+Inf") {
-		t.Errorf("an infinite threshold: %v", r.Err())
-	}
+	forest.ReadIsolation(r, 15)
+	must.Contain(t, "an infinite threshold", fmt.Sprint(r.Err()), "+Inf")
 	r = artifact.NewReader(f.Append(nil))
-	if forest.ReadIsolation(r, 16); !errors.Is(r.Err(), artifact.ErrUnusable) {
-		t.Errorf("of another number of columns: %v", r.Err())
-	}
+	forest.ReadIsolation(r, 16)
+	must.Fail(t, "of another number of columns", r.Err(), artifact.ErrUnusable)
 }
 
 // FuzzDecode holds that whatever is read without an error can be used.
@@ -214,4 +238,14 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// BenchmarkIsolationScoreOneRow scores by the detector's own forest.
+func BenchmarkIsolationScoreOneRow(b *testing.B) {
+	rows, _ := strange(5000, 1)
+	f := forest.GrowIsolation(rows, 200, 1024, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Score(rows[17])
+	}
 }

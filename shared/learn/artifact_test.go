@@ -21,9 +21,8 @@ func TestHeaderOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, length := range []uint32{0, 1, 3, math.MaxInt32, math.MaxUint32} {
 		b := append(binary.LittleEndian.AppendUint32(nil, length), "{}"...)
-		if _, err := DecodeDetector(artifact.Seal(detectorPrefix, b)); !errors.Is(err, artifact.ErrUnusable) {
-			t.Errorf("a header of %d bytes: %v", length, err)
-		}
+		_, err := DecodeDetector(artifact.Seal(detectorPrefix, b))
+		must.Fail(t, fmt.Sprintf("a header of %d bytes", length), err, artifact.ErrUnusable)
 	}
 }
 
@@ -44,15 +43,14 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	content := must.Get(grown.MarshalBinary())(t)
 	f := must.Get(DecodeForecaster(content))(t)
 	row := make([]float64, features.ForecastCount)
-	changes := func() (temperature, humidity float64) {
-		return f.temperature.change(row, features.TemperatureTrend), f.humidity.change(row, features.HumidityTrend)
+	changes := func() []float64 {
+		temperature := f.temperature.change(row, features.TemperatureTrend)
+		return []float64{temperature, f.humidity.change(row, features.HumidityTrend)}
 	}
-	if temperature, humidity := changes(); temperature != 0 || humidity != 0 {
-		t.Errorf("still: %g and %g", temperature, humidity)
-	}
+	must.Equal(t, "still", []float64{0, 0}, changes())
 	row[features.TemperatureTrend], row[features.HumidityTrend] = -0.2, 0.3
-	if temperature, humidity := changes(); temperature == 0 || humidity == 0 {
-		t.Errorf("moving: %g and %g", temperature, humidity)
+	if c := changes(); c[0] == 0 || c[1] == 0 {
+		t.Errorf("moving: %v", c)
 	}
 	persistence := &Forecaster{Info: f.Info}
 	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
@@ -104,9 +102,8 @@ func FuzzDecode(f *testing.F) {
 		} else if !errors.Is(err, artifact.ErrUnusable) {
 			t.Errorf("refused with %v", err)
 		}
-		if sealed, err = seal(detectorPrefix, header{Info: Info{Features: features.DetectionNames()}}, body); err != nil {
-			t.Fatal(err)
-		}
+		sealed, err = seal(detectorPrefix, header{Info: Info{Features: features.DetectionNames()}}, body)
+		must.Do(t, err)
 		if model, err := DecodeDetector(sealed); err == nil {
 			model.forest.Score(make([]float64, features.DetectionCount))
 		} else if !errors.Is(err, artifact.ErrUnusable) {

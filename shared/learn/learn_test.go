@@ -3,7 +3,6 @@ package learn_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/features"
@@ -174,9 +171,8 @@ func TestGate(t *testing.T) {
 	if m := result.Metrics.Anomaly; m.Published || result.Detector != nil || !strings.Contains(m.Reason, "the live detector stays: on") {
 		t.Errorf("trained on noise: %+v", m)
 	}
-	if name := train(t, learn.Input{History: history, Run: 2, Started: noon().Add(time.Hour)}).Detector.Info.Name; name != "anomaly_v20260301T130000Z_000002" {
-		t.Errorf("called %s", name)
-	}
+	renamed := train(t, learn.Input{History: history, Run: 2, Started: noon().Add(time.Hour)}).Detector
+	must.Equal(t, "name", "anomaly_v20260301T130000Z_000002", renamed.Info.Name)
 }
 
 // TestGateAllowsForChance holds that a few verdicts for the live detector do not keep it, and
@@ -235,9 +231,7 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	gate := func(live *learn.Detector, verdicts []learn.Labelled) learn.AnomalyMetrics {
 		t.Helper()
 		result := train(t, learn.Input{History: history, Labels: verdicts, LiveDetector: live, Seed: 2})
-		if m := result.Metrics.Anomaly; m.Published != (result.Detector != nil) {
-			t.Errorf("%+v, and the detector is %v", m, result.Detector)
-		}
+		must.Equal(t, "there is a detector", result.Metrics.Anomaly.Published, result.Detector != nil)
 		return result.Metrics.Anomaly
 	}
 	if m := gate(live, nil); m.Published || !strings.Contains(m.Reason, "the live detector stays") {
@@ -251,9 +245,7 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	}
 	jumpy, calm := *live, *live
 	jumpy.Threshold, calm.Threshold = 0, 1
-	if m := gate(&jumpy, normal); !m.Published {
-		t.Errorf("one that calls everything an anomaly stays: %+v", m)
-	}
+	must.Equal(t, "one that calls everything an anomaly is replaced", true, gate(&jumpy, normal).Published)
 	if m := gate(&calm, slices.Concat(normal, normal)); m.Published || !strings.Contains(m.Reason, "accuracy is 1.000") {
 		t.Errorf("one that calls nothing an anomaly does not stay: %+v", m)
 	}
@@ -271,9 +263,8 @@ func TestLiveForecasterStays(t *testing.T) {
 		result.Metrics.Forecasting.Published || !strings.Contains(result.Metrics.Forecasting.Reason, "the live forecaster stays: on the newest") {
 		t.Errorf("of few readings: %+v", result.Metrics.Forecasting)
 	}
-	if result := train(t, learn.Input{History: few, LiveForecaster: bad, Seed: 1}); result.Forecaster == nil {
-		t.Errorf("one that is as good: %+v", result.Metrics.Forecasting)
-	}
+	same := train(t, learn.Input{History: few, LiveForecaster: bad, Seed: 1})
+	must.Equal(t, "one that is as good is replaced", true, same.Forecaster != nil)
 	if result := train(t, learn.Input{History: many, LiveForecaster: bad, Seed: 2}); result.Forecaster == nil || !result.Metrics.Forecasting.Published {
 		t.Errorf("of many readings: %+v", result.Metrics.Forecasting)
 	}
@@ -336,9 +327,7 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 		})
 	}
 	result := train(t, learn.Input{History: []learn.NodeHistory{still}, Seed: 1})
-	if m := result.Metrics.Forecasting; m.Temperature != "persistence" {
-		t.Errorf("on a random walk: %+v", m)
-	}
+	must.Equal(t, "on a random walk", "persistence", result.Metrics.Forecasting.Temperature)
 	var missT, missH, changeT, changeH float64
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
@@ -416,15 +405,13 @@ func TestNothingChangesInStillStretches(t *testing.T) {
 func TestTooFewReadings(t *testing.T) {
 	t.Parallel()
 	history, _ := site(1, learn.MinRows, 1) // of which the first have too few before them
-	if _, err := learn.Train(t.Context(), learn.Input{History: history}); !errors.Is(err, learn.ErrTooFewRows) {
-		t.Errorf("%v, want %v", err, learn.ErrTooFewRows)
-	}
+	_, err := learn.Train(t.Context(), learn.Input{History: history})
+	must.Fail(t, "a run on too few", err, learn.ErrTooFewRows)
 	// The forecaster learns from three quarters.
 	for n, measured := range map[int]bool{learn.MinRows: false, 665: false, 666: true} {
 		history, _ = site(1, n+features.MinPrevious, 1)
-		if m := train(t, learn.Input{History: history}).Metrics; (m.Forecasting.RMSETemperature != nil) != measured {
-			t.Errorf("%d readings: %+v", n, m.Forecasting)
-		}
+		m := train(t, learn.Input{History: history}).Metrics.Forecasting
+		must.Equal(t, fmt.Sprintf("%d readings are measured", n), measured, m.RMSETemperature != nil)
 	}
 }
 
@@ -440,8 +427,7 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 		t.Helper()
 		result := train(t, in)
 		d := must.Get(result.Detector.MarshalBinary())(t)
-		f := must.Get(result.Forecaster.MarshalBinary())(t)
-		return append(d, f...)
+		return append(d, must.Get(result.Forecaster.MarshalBinary())(t)...)
 	}
 	want := artifacts(in)
 	// Other architectures may fuse multiplications with additions, and round once.
@@ -449,17 +435,11 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 		t.Errorf("other bytes: %s", got)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	if !bytes.Equal(want, artifacts(in)) {
-		t.Error("the number of cores changes the models")
-	}
+	must.Equal(t, "one core trains the same models", true, bytes.Equal(want, artifacts(in)))
 	slices.Reverse(in.History)
-	if !bytes.Equal(want, artifacts(in)) {
-		t.Error("the order of nodes changes the models")
-	}
+	must.Equal(t, "another order of nodes trains the same models", true, bytes.Equal(want, artifacts(in)))
 	in.Seed++
-	if bytes.Equal(want, artifacts(in)) {
-		t.Error("the seed does not change the models")
-	}
+	must.Equal(t, "another seed trains the same models", false, bytes.Equal(want, artifacts(in)))
 }
 
 // TestStreamAndHistoryAgree holds that detection, from a message as it travels,
@@ -478,16 +458,12 @@ func TestStreamAndHistoryAgree(t *testing.T) {
 		}
 		ahead, _ := features.Forecast(w, s.Readings[i])
 		streamedAhead, _ := features.Forecast(data.Recent, data.Reading)
-		if ahead != streamedAhead {
-			t.Fatalf("reading %d: history %v, stream %v", i, ahead, streamedAhead)
-		}
+		must.Equal(t, fmt.Sprintf("reading %d, history and stream", i), ahead, streamedAhead)
 		if a {
 			scored++
 		}
 	}
-	if scored != 400-features.MinPrevious {
-		t.Errorf("%d readings have features", scored)
-	}
+	must.Equal(t, "readings that have features", 400-features.MinPrevious, scored)
 }
 
 func TestArtifacts(t *testing.T) {
@@ -498,17 +474,13 @@ func TestArtifacts(t *testing.T) {
 	f := must.Get(result.Forecaster.MarshalBinary())(t)
 	detector := must.Get(learn.DecodeDetector(d))(t)
 	forecaster := must.Get(learn.DecodeForecaster(f))(t)
-	if diff := cmp.Diff(result.Detector.Info, detector.Info); diff != "" || detector.Info.Anomaly == nil {
-		t.Errorf("what the detector says of itself, after reading back (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(result.Forecaster.Info, forecaster.Info); diff != "" || forecaster.Info.Forecasting == nil {
-		t.Errorf("what the forecaster says of itself, after reading back (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "what the detector says of itself, after reading back", result.Detector.Info, detector.Info)
+	must.Equal(t, "it says what was measured", true, detector.Info.Anomaly != nil)
+	must.Equal(t, "what the forecaster says of itself, after reading back", result.Forecaster.Info, forecaster.Info)
+	must.Equal(t, "it says what was measured", true, forecaster.Info.Forecasting != nil)
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
-		if a, b := result.Detector.Detect(w, r), detector.Detect(w, r); a != b {
-			t.Fatalf("reading %d: %+v, after reading back %+v", i, a, b)
-		}
+		must.Equal(t, fmt.Sprintf("reading %d, after reading back", i), result.Detector.Detect(w, r), detector.Detect(w, r))
 		detector.Threshold = result.Detector.Detect(w, r).Score // which it does not pass
 		if b := detector.Detect(w, r); b.Reason == learn.Isolated {
 			t.Fatalf("reading %d: %+v at a threshold of its score", i, b)
@@ -516,20 +488,16 @@ func TestArtifacts(t *testing.T) {
 		detector.Threshold = result.Detector.Threshold
 		at, ah, _ := result.Forecaster.Forecast(w, r, 5*time.Second)
 		bt, bh, _ := forecaster.Forecast(w, r, 5*time.Second)
-		if at != bt || ah != bh {
-			t.Fatalf("reading %d: %v %v, after reading back %v %v", i, at, ah, bt, bh)
-		}
+		must.Equal(t, fmt.Sprintf("forecast of reading %d, after reading back", i), [2]float64{at, ah}, [2]float64{bt, bh})
 	}
 	for _, threshold := range []float64{0, 1} {
 		detector.Threshold = threshold
 		must.Get(learn.DecodeDetector(must.Get(detector.MarshalBinary())(t)))(t)
 	}
-	if _, err := learn.DecodeDetector(f); !errors.Is(err, artifact.ErrUnusable) {
-		t.Errorf("a forecaster as a detector: %v", err)
-	}
-	if _, err := learn.DecodeForecaster(d); !errors.Is(err, artifact.ErrUnusable) {
-		t.Errorf("a detector as a forecaster: %v", err)
-	}
+	_, err := learn.DecodeDetector(f)
+	must.Fail(t, "a forecaster as a detector", err, artifact.ErrUnusable)
+	_, err = learn.DecodeForecaster(d)
+	must.Fail(t, "a detector as a forecaster", err, artifact.ErrUnusable)
 }
 
 func TestDetectAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
@@ -543,9 +511,7 @@ func TestDetectAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts 
 			result.Detector.Detect(w, history[0].Readings[i])
 			result.Forecaster.Forecast(w, history[0].Readings[i], learn.Horizon)
 		})
-		if n > 0 {
-			t.Errorf("%v allocations", n)
-		}
+		must.Equal(t, "allocations", 0.0, n)
 	}
 }
 
@@ -557,22 +523,5 @@ func BenchmarkTrain(b *testing.B) {
 	live := train(b, learn.Input{History: history, Seed: 1}).Detector
 	for b.Loop() {
 		train(b, learn.Input{History: history, Labels: verdicts, LiveDetector: live, Seed: 2})
-	}
-}
-
-// BenchmarkDetect is what detection adds to a reading with a full window: the
-// judgement and a forecast.
-func BenchmarkDetect(b *testing.B) {
-	history, _ := site(2, 600, 1)
-	result := train(b, learn.Input{History: history, Seed: 1})
-	for i, w := range features.Windows(history[0].Readings) {
-		if i != 500 {
-			continue
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			result.Detector.Detect(w, history[0].Readings[i])
-			result.Forecaster.Forecast(w, history[0].Readings[i], learn.Horizon)
-		}
 	}
 }

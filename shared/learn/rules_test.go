@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -59,8 +60,6 @@ func TestRules(t *testing.T) {
 		"at the upper end":           {lively, 80, 41, learn.Normal},
 	} {
 		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
-		if got := (*learn.Detector)(nil).Detect(c.window, r); got.Reason != c.want {
-			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
-		}
+		must.Equal(t, name, c.want, (*learn.Detector)(nil).Detect(c.window, r).Reason)
 	}
 }

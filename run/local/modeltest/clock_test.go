@@ -34,9 +34,7 @@ func newClocked(tb testing.TB, at time.Time) (*pgxpool.Pool, *testClock) {
 	clocked := config.ConnConfig.Database
 	must.Get(server.Exec(tb.Context(), "CREATE DATABASE "+clocked+" TEMPLATE template0"))(tb)
 	tb.Cleanup(func() {
-		if _, err := server.Exec(context.WithoutCancel(tb.Context()), "DROP DATABASE "+clocked+" WITH (FORCE)"); err != nil {
-			tb.Error(err)
-		}
+		must.Get(server.Exec(context.WithoutCancel(tb.Context()), "DROP DATABASE "+clocked+" WITH (FORCE)"))(tb)
 	})
 	// Schema public comes before PostgreSQL's own, and so do its functions.
 	must.Get(server.Exec(tb.Context(), "ALTER DATABASE "+clocked+" SET search_path = public, pg_catalog"))(tb)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"coldaisle.dev/shared/push"
 )
 
 // What people do with incidents, persons and API keys, and who may do it.
@@ -304,16 +306,26 @@ func (w *world) together(n []int) {
 	defer cancel()
 	var mu sync.Mutex
 	var errs []error
+	try := func(to step, m push.Message) {
+		running.Go(func() {
+			if err := to(ctx, m); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("%s: %w", m.Data, err))
+			}
+		})
+	}
+	wait := func() {
+		running.Wait()
+		for _, err := range errs {
+			w.tb.Errorf("together: %v", err)
+		}
+		errs = nil
+	}
 	deliver := func(to step, d *sentData) {
 		m := w.attempt(d)
 		for range 1 + n[1]%2 {
-			running.Go(func() {
-				if err := to(ctx, m); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					errs = append(errs, fmt.Errorf("%s of %s: %w", d.reading.id, d.reading.node, err))
-				}
-			})
+			try(to, m)
 		}
 	}
 	var ready []*sentData // what neither is refused nor signs its sensor, of which the order matters
@@ -335,27 +347,15 @@ func (w *world) together(n []int) {
 		}
 		d.ingested, d.detected = true, true
 	}
-	running.Wait()
-	for _, err := range errs {
-		w.tb.Errorf("together: %v", err)
-	}
+	wait()
 	if len(raised) != len(w.published) {
 		w.tb.Errorf("together: %d alerts are raised, want %d", len(w.published), len(raised))
 		return
 	}
 	for _, m := range w.published { // they are the same, in whatever order
-		running.Go(func() {
-			if err := w.instances[0].storealert(ctx, m); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
+		try(w.instances[0].storealert, m)
 	}
-	running.Wait()
-	for _, err := range errs {
-		w.tb.Errorf("together: %v", err)
-	}
+	wait()
 	for _, event := range raised {
 		w.model.storeAlert(event)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/must"
@@ -24,23 +23,15 @@ func TestConnectionsThatANetworkLost(t *testing.T) {
 	w := open(t, queue.Config{DatabaseURL: address.String()})
 	w.run(t, accept, "ingest", "detect")
 	direct := connect(t, database)
-	until := func(what string, so func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(3 * time.Minute); !so(); time.Sleep(50 * time.Millisecond) { // between two looks
-			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain until %s", what)
-			}
-		}
-	}
 	acknowledged := func() bool { return rows(t, direct) == 0 }
 	w.publish(t, queue.TopicData, "one")
-	until("the first message is acknowledged", acknowledged)
+	must.Eventually(t, "the first message is acknowledged", acknowledged)
 	lose()
-	until("the second message is published", func() bool {
+	must.Eventually(t, "the second message is published", func() bool {
 		_, err := w.tryPublish(t.Context(), queue.TopicData, "two")
 		return err == nil
 	})
-	until("the second message is acknowledged", acknowledged)
+	must.Eventually(t, "the second message is acknowledged", acknowledged)
 }
 
 // router forwards connections to an address. lose makes it forget those that there are.

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -229,9 +227,8 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 	w.drain(t)
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := gocmp.Diff([]time.Duration{10e9, 20e9, 40e9, 80e9, 160e9, 320e9, 600e9, 600e9}, waits[:8]); diff != "" || len(waits) != 99 {
-		t.Errorf("%d waits (-want +got):\n%s", len(waits), diff)
-	}
+	must.Equal(t, "waits", 99, len(waits))
+	must.Equal(t, "the first of them", []time.Duration{10e9, 20e9, 40e9, 80e9, 160e9, 320e9, 600e9, 600e9}, waits[:8])
 	for i, m := range w.of("ingest") {
 		must.Equal(t, "attempt", i+1, m.DeliveryAttempt)
 	}
@@ -249,9 +246,8 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 		"node_id": "n1", push.ForwardedDeliveryCount: "100", push.ForwardedSubscription: queue.SubscriptionName(project, "ingest"),
 		push.ForwardedPublishTime: m.GetAttributes()[push.ForwardedPublishTime],
 	}
-	if diff := gocmp.Diff(want, m.GetAttributes()); diff != "" || string(m.GetData()) != "intact \x00\xff" {
-		t.Errorf("data %q, attributes (-want +got):\n%s", m.GetData(), diff)
-	}
+	must.Equal(t, "attributes", want, m.GetAttributes())
+	must.Equal(t, "data", "intact \x00\xff", string(m.GetData()))
 	must.Equal(t, "counts", queue.Counts{Delivered: 1, Refused: 100, DeadLettered: 1}, w.Counts())
 }
 
@@ -285,9 +281,8 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	if m := again.of("storealert"); len(m) != 1 || m[0].ID != alerts[0] || m[0].DeliveryAttempt != 1 {
 		t.Errorf("storealert got %+v", m)
 	}
-	if id := again.publish(t, queue.TopicData, "later")[0]; slices.Contains(published, id) {
-		t.Errorf("message id %s is used twice", id)
-	}
+	id := again.publish(t, queue.TopicData, "later")[0]
+	must.Equal(t, "message id "+id+" is used twice", false, slices.Contains(published, id))
 	again.drain(t)
 	again.end()
 	must.Equal(t, "rows are left", 0, rows(t, connect(t, database)))
@@ -313,12 +308,10 @@ func TestBacklogWaitsInTheTable(t *testing.T) {
 	must.Eventually(t, "ingest has all", func() bool { return len(w.of("ingest")) >= len(sent) })
 	mended.Store("detect", true)
 	w.drain(t)
-	if diff := gocmp.Diff(sent, w.data("ingest")); diff != "" || len(w.of("ingest")) != len(sent) {
-		t.Errorf("ingest got %d messages (-want +got):\n%s", len(w.of("ingest")), diff)
-	}
-	if diff := gocmp.Diff(sent, w.data("detect")); diff != "" || w.Counts().Delivered != int64(2*len(sent)) {
-		t.Errorf("%+v, detect (-want +got):\n%s", w.Counts(), diff)
-	}
+	must.Equal(t, "ingest", sent, w.data("ingest"))
+	must.Equal(t, "deliveries to ingest", len(sent), len(w.of("ingest")))
+	must.Equal(t, "detect", sent, w.data("detect"))
+	must.Equal(t, "delivered", int64(2*len(sent)), w.Counts().Delivered)
 }
 
 // TestLostConnectionsLoseNothing cuts the queue's connections again and again, as a crash
@@ -485,9 +478,8 @@ func TestSecondQueueWaitsForTheFirst(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	config := queue.Config{DatabaseURL: database, Project: project, Clock: time.Now, Log: logging.Discard()}
-	if _, err := queue.Open(ctx, config); err == nil || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a second queue beside the first: %v", err)
-	}
+	_, err := queue.Open(ctx, config)
+	must.Fail(t, "a second queue beside the first", err, context.DeadlineExceeded)
 	first.end()
 	open(t, queue.Config{DatabaseURL: database})
 }

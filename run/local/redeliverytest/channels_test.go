@@ -29,7 +29,6 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
@@ -75,18 +74,16 @@ func newChannels(tb testing.TB) *channels {
 	c.ingest = ingest.New(from, c.store, c.readings, coalesce.Wait{}, time.Now, logging.Discard(), nil)
 	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, detect.Questions, time.Now, logging.Discard())
 	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)
+	var rooms [3]int64
 	for i := range c.customers {
-		name := fmt.Sprint("customer", i)
-		customer := must.Get(c.store.CreateCustomer(tb.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"}))(tb)
-		c.customers[i] = customer.ID
+		c.customers[i], rooms[i] = c.store.Owner(tb, fmt.Sprint("customer", i))
 	}
 	for i := range c.gateways {
 		c.gateways[i] = c.enrol(tb, c.customers[i%2])
 	}
 	must.Do(tb, c.store.RevokeGateway(tb.Context(), c.customers[0], c.gateways[2].id))
 	for _, i := range []int{2, 0, 1} { // the third holds the id in the open channel
-		room := must.Get(c.store.CreateRoom(tb.Context(), c.customers[i], "room"))(tb)
-		must.Get(c.store.CreateSensor(tb.Context(), c.customers[i], accounts.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}))(tb)
+		c.store.AddSensors(tb, c.customers[i], rooms[i], sharedNode)
 	}
 	return c
 }

@@ -108,9 +108,7 @@ func (s *site) start(answers bool) {
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		if err := errors.Join(kept.Close(), withheld.Close()); err != nil {
-			s.t.Error(err)
-		}
+		must.Do(s.t, errors.Join(kept.Close(), withheld.Close()))
 	})
 	s.t.Cleanup(s.stop)
 }
@@ -252,10 +250,8 @@ func TestReadingsThroughClockFaults(t *testing.T) {
 			s.truth = reading.TruncateTime(time.Now())
 			s.booted = s.truth.Add(-time.Minute)
 			s.api.Set(func(a *enrolmenttest.API) { a.Time = s.now })
-			var err error
-			if s.id, err = enrolment.Enrol(t.Context(), s.folder, enrolmenttest.Code, s.api.URL, func(enrolment.Offer) bool { return true }); err != nil {
-				t.Fatal(err)
-			}
+			accept := func(enrolment.Offer) bool { return true }
+			s.id = must.Get(enrolment.Enrol(t.Context(), s.folder, enrolmenttest.Code, s.api.URL, accept))(t)
 			must.Get(c.pool.Exec(t.Context(), `UPDATE gateways SET id = $1, public_key = $2 WHERE id = $3`,
 				enrolmenttest.ID, []byte(s.api.Key()), c.gateways[0].id))(t)
 			fault(s)
@@ -270,7 +266,7 @@ func TestReadingsThroughClockFaults(t *testing.T) {
 				stored := map[string]bool{}
 				var id string
 				var at time.Time
-				_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+				_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {
 					if off := at.Sub(s.sent[id]); off.Abs() > 2*time.Minute || stored[id] {
 						t.Errorf("%s: %s is stored %s from when it was taken (stored before: %t)", what, id, off, stored[id])
 					}

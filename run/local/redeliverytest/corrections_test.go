@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -26,7 +27,6 @@ import (
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
 )
@@ -78,8 +78,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	judge := &judged{Store: incidents.New(s.DB)}
 	detection := detect.New(from, sensors, noAlerts{}, judge, nil, alert.Defaults(), logging.Discard(), nil)
 
-	customer := must.Get(s.CreateCustomer(ctx, accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(t)
-	room := must.Get(s.CreateRoom(ctx, customer.ID, "room"))(t)
+	customer, room := s.Owner(t, "customer1")
 	now := reading.TruncateTime(time.Now())
 	type offsets struct {
 		from                  time.Time
@@ -88,7 +87,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	model := map[string][]offsets{} // ascending
 	nodes := []string{"a", "b", "plain"}
 	for _, node := range nodes {
-		must.Get(s.CreateSensor(ctx, customer.ID, accounts.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}))(t)
+		s.AddSensors(t, customer, room, node)
 		if node == "plain" {
 			continue
 		}
@@ -100,13 +99,13 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 			model[node] = append(model[node], o)
 			must.Get(pool.Exec(ctx, `
 				INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at)
-				VALUES ($1, $2, $3, $4, $5, 'Ana', $3::timestamptz - interval '1 day')`, customer.ID, node, o.from, o.temperature, o.humidity))(t)
+				VALUES ($1, $2, $3, $4, $5, 'Ana', $3::timestamptz - interval '1 day')`, customer, node, o.from, o.temperature, o.humidity))(t)
 		}
 		// One that was withdrawn corrects nothing.
 		must.Get(pool.Exec(ctx, `
 			INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at, withdrawn_by, withdrawn_at)
 			VALUES ($1, $2, $3, 7, 7, 'Ana', $3::timestamptz - interval '1 day', 'Ana', $3::timestamptz - interval '1 hour')`,
-			customer.ID, node, now.Add(-30*time.Minute)))(t)
+			customer, node, now.Add(-30*time.Minute)))(t)
 	}
 	must.Get(pool.Exec(ctx, `UPDATE open_holds SET held_from = '-infinity'`))(t)
 
@@ -185,16 +184,11 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	}
 	slices.SortFunc(inPostgres, order)
 	must.Equal(t, "PostgreSQL", want, inPostgres)
-	archived := make([]reading.Reading, 0, len(inBigQuery))
-	for _, r := range inBigQuery {
-		archived = append(archived, r)
-	}
+	archived := slices.Collect(maps.Values(inBigQuery))
 	slices.SortFunc(archived, order)
 	must.Equal(t, "BigQuery", want, archived)
 	for i, r := range inPostgres {
-		if measured := r.AsMeasured(); !measured.Equal(sent[i]) {
-			t.Errorf("measured %+v, read back %+v", sent[i], measured)
-		}
+		must.Equal(t, "measured, and read back", sent[i], r.AsMeasured())
 	}
 	byID := map[string]reading.Reading{}
 	for _, r := range want {
@@ -202,9 +196,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	}
 	must.Equal(t, "judged", len(messages), len(judge.all))
 	for _, j := range judge.all {
-		if !j.Equal(byID[j.MessageID]) {
-			t.Errorf("judged %+v, stored %+v", j.Reading, byID[j.MessageID])
-		}
+		must.Equal(t, "judged", byID[j.MessageID], j.Reading)
 		for i, age := range j.Window.Age {
 			raw := [...][2]float64{{21.37, 0.4}, {22.02, 99.6}}[i]
 			wt, wh, _ := corrected(j.NodeID, j.Time.Add(-time.Duration(age)*time.Second), raw[0], raw[1])

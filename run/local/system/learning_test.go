@@ -82,9 +82,9 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 		l.publish(l.messages(hours(node, calm, calm, now.Add(time.Duration(-rest)*30*time.Second))))
 	}
 	var offered int
-	if err := l.Pool.QueryRow(l.t.Context(), `SELECT count(*) FROM prediction_feedback WHERE model_version IS NOT NULL`).Scan(&offered); err != nil || offered > 0 {
-		l.t.Errorf("without a model users are asked to validate %d predictions of one, %v", offered, err)
-	}
+	const named = `SELECT count(*) FROM prediction_feedback WHERE model_version IS NOT NULL`
+	must.Do(l.t, l.Pool.QueryRow(l.t.Context(), named).Scan(&offered))
+	must.Equal(l.t, "predictions of a model, without one", 0, offered)
 	l.api.do(http.MethodGet, "/api/v1/ml/forecast/"+nodes[0], "", 404)
 
 	l.api.do(http.MethodPost, "/api/v1/ml/retraining/trigger", "", 202)
@@ -100,9 +100,7 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 	}
 	// Of what was sent before there is none: it is hours old.
 	foretold := field[string](l.t, forecast(l.api, nodes[0]), "model_version")
-	if !strings.HasSuffix(version, ","+foretold) {
-		l.t.Errorf("the forecast is by %s, the run made %s", foretold, version)
-	}
+	must.Equal(l.t, version+" has made the forecast of "+foretold, true, strings.HasSuffix(version, ","+foretold))
 }
 
 // adopted waits until detect uses a model. It sends readings that are old and far
@@ -135,10 +133,8 @@ func (l *learner) validate(odd, normal int, truly bool) {
 		ID             int64
 		Odd, Predicted bool
 	}
-	predictions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[prediction])
-	if err != nil || len(predictions) != odd+normal {
-		l.t.Fatalf("%d predictions to judge, %v, want %d", len(predictions), err, odd+normal)
-	}
+	predictions := must.Get(pgx.CollectRows(rows, pgx.RowToStructByPos[prediction]))(l.t)
+	must.Equal(l.t, "predictions to judge", odd+normal, len(predictions))
 	for _, p := range predictions {
 		verdict := "not_ok"
 		if (p.Odd == p.Predicted) == truly {
@@ -192,13 +188,10 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 		t.Fatalf("after a hundred verdicts: %v", taught)
 	}
 	version := field[string](t, taught, "model_version")
-	if live, err := s.Models.Manifest(t.Context(), teacher.ID); err != nil || live.Version() != version {
-		t.Errorf("in use is %s, %v, the run says %s", live.Version(), err, version)
-	}
+	must.Equal(t, "in use", version, must.Get(s.Models.Manifest(t.Context(), teacher.ID))(t).Version())
 	must.Equal(t, "verdicts used", 100, l.used())
-	if stats := l.api.do(http.MethodGet, "/api/v1/prediction-feedback/stats", "", 200); field[bool](t, stats, "ready_for_retraining") {
-		t.Errorf("ready again at once: %v", stats)
-	}
+	stats := l.api.do(http.MethodGet, "/api/v1/prediction-feedback/stats", "", 200)
+	must.Equal(t, "ready again at once", false, field[bool](t, stats, "ready_for_retraining"))
 	l.adopted(nodes[0], version)
 
 	l.validate(25, 75, false)
@@ -214,12 +207,6 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 func detector(t *testing.T, run map[string]any) learn.AnomalyMetrics {
 	t.Helper()
 	var m learn.Metrics
-	content, err := json.Marshal(run["metrics"])
-	if err == nil {
-		err = json.Unmarshal(content, &m)
-	}
-	if err != nil {
-		t.Fatalf("%v: %v", run, err)
-	}
+	must.Do(t, json.Unmarshal(must.Get(json.Marshal(run["metrics"]))(t), &m))
 	return m.Anomaly
 }

@@ -86,9 +86,8 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
 	}
 	again := start(t, use)
-	if live, err := again.Models.Manifest(t.Context(), owner.ID); err != nil || live.Detector == "" {
-		t.Errorf("the next system finds no models: %v, %v", live, err)
-	}
+	live := must.Get(again.Models.Manifest(t.Context(), owner.ID))(t)
+	must.Equal(t, "the next system finds the models", true, live.Detector != "")
 }
 
 // bigQueryEmulator runs goccy's emulator, empty, until the test ends. The test is
@@ -136,7 +135,5 @@ func TestReadingsInTheBigQueryEmulator(t *testing.T) {
 		t.Errorf("history %v", history)
 	}
 	// PostgreSQL has the days that charts read, and what the status counts.
-	if status := must.Get(s.Status(t.Context(), time.Time{}))(t); !strings.Contains(status, "stored 1 ") {
-		t.Error(status)
-	}
+	must.Contain(t, "status", must.Get(s.Status(t.Context(), time.Time{}))(t), "stored 1 ")
 }

@@ -124,11 +124,7 @@ func measureSystem(b *testing.B, l load) cost {
 		},
 	})
 	pgtest.SkipUnlessAvailable(b, err)
-	defer func() {
-		if err := s.Stop(); err != nil {
-			b.Error(err)
-		}
-	}()
+	defer func() { must.Do(b, s.Stop()) }()
 	user := &system.APIUser{Base: s.APIURL}
 	must.Do(b, user.SignIn(b.Context(), system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}, "benchuser"))
 	must.Get(s.Pool.Exec(b.Context(), `
@@ -157,11 +153,7 @@ func measureFloor(b *testing.B, l load) cost {
 	b.Helper()
 	server, err := postgres.Start(b.Context(), postgres.Options{Dir: b.TempDir(), Download: true, Log: logging.Discard()})
 	pgtest.SkipUnlessAvailable(b, err)
-	defer func() {
-		if err := server.Stop(); err != nil {
-			b.Error(err)
-		}
-	}()
+	defer func() { must.Do(b, server.Stop()) }()
 	pool := must.Get(pgxpool.New(b.Context(), server.URL()))(b)
 	defer pool.Close()
 	must.Get(pool.Exec(b.Context(), `
@@ -306,8 +298,7 @@ func usedByPostgreSQL(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
 	var folder string
 	must.Do(b, pool.QueryRow(b.Context(), `SHOW data_directory`).Scan(&folder))
-	content := must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b)
-	first, _, _ := bytes.Cut(content, []byte("\n"))
+	first, _, _ := bytes.Cut(must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b), []byte("\n"))
 	server := must.Get(strconv.Atoi(string(first)))(b)
 	var sum time.Duration
 	for _, process := range must.Get(procfs.AllProcs())(b) {

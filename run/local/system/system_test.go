@@ -44,11 +44,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 		change(&options)
 	}
 	s := must.Get(system.Start(t.Context(), options))(t)
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, s.Stop()) })
 	return s
 }
 
@@ -162,9 +158,8 @@ func TestPipelineEndToEnd(t *testing.T) {
 	// All of it is in one overview, which knows how late the service is.
 	overview := owner.do(http.MethodGet, "/api/v1/overview", "", http.StatusOK)
 	shown := list(t, field[any](t, overview, "sensors"))
-	if state, temperature := field[string](t, shown[0], "state"), field[float64](t, shown[0], "temperature"); state != "critical" || temperature != 55.2 {
-		t.Errorf("overview %v", overview)
-	}
+	must.Equal(t, "state", "critical", field[string](t, shown[0], "state"))
+	must.Equal(t, "temperature", 55.2, field[float64](t, shown[0], "temperature"))
 	must.Eventually(t, "there is a probe", func() bool {
 		return field[map[string]any](t, owner.do(http.MethodGet, "/api/v1/overview", "", http.StatusOK), "probe")["published"] != nil
 	})

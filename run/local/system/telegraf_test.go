@@ -157,7 +157,5 @@ func TestWrongSources(t *testing.T) {
 	node := nodeAt(t, s)
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`, http.StatusOK)
 	health := must.Get(json.Marshal(node.do(http.MethodGet, "/health", "", http.StatusOK)))(t)
-	if !strings.Contains(string(health), `sources: read sources: json: `) {
-		t.Errorf("health says %s", health)
-	}
+	must.Contain(t, "health", string(health), `sources: read sources: json: `)
 }

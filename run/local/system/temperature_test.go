@@ -66,9 +66,8 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	must.Equal(t, "latest", 60.0, field[float64](t, latest, "temperature"))
 	stats := get("/api/v1/data/stats/bmc-2?period=24h")
 	null(stats, "avg_humidity", "min_humidity", "max_humidity")
-	if field[float64](t, stats, "count") != readings || field[float64](t, stats, "min_temperature") != 23 {
-		t.Errorf("statistics %v", stats)
-	}
+	means := [2]float64{field[float64](t, stats, "count"), field[float64](t, stats, "min_temperature")}
+	must.Equal(t, "count and least temperature", [2]float64{readings, 23}, means)
 	span := fmt.Sprintf("start_time=%s&end_time=%s", now.Add(-3*time.Hour).Format(time.RFC3339), now.Add(time.Minute).Format(time.RFC3339))
 	for _, path := range []string{"?max_points=4&", "?"} {
 		for _, part := range list(t, get("/api/v1/data/historical/bmc-2"+path+span)) {
@@ -132,7 +131,5 @@ func TestRoomWithoutHumidity(t *testing.T) {
 		}
 	}
 	report := get(fmt.Sprintf("/api/v1/data/report/%d?%s", room, span))
-	if text := fmt.Sprint(report); !strings.Contains(text, "max_temperature:60") {
-		t.Errorf("report %v", report)
-	}
+	must.Contain(t, "report", fmt.Sprint(report), "max_temperature:60")
 }

@@ -46,9 +46,8 @@ func TestModel(t *testing.T) {
 func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	source := must.Get(os.ReadFile("../../dashboard/src/api/queries.ts"))(t)
-	if line := fmt.Sprintf("export const refreshEvery = %g * second;", poll); !strings.Contains(string(source), line) {
-		t.Errorf("the page does not say %s", line)
-	}
+	line := fmt.Sprintf("export const refreshEvery = %g * second;", poll)
+	must.Equal(t, "the page says "+line, true, strings.Contains(string(source), line))
 }
 
 // TestBudgetFollows holds the defaults of terraform's monthly_budget to the costs of 10 and of
@@ -64,12 +63,8 @@ func TestBudgetFollows(t *testing.T) {
 		cost := compute(c.nodes, c.size == "small", must.Get(messageBytes())(t))
 		_, size, _ := strings.Cut(sizes, "    "+c.size+" = {")
 		size, _, _ = strings.Cut(size, "\n    }\n")
-		if want := fmt.Sprintf("monthly_budget = %g\n", c.step*math.Ceil(cost.Total/c.step)); !strings.Contains(size+"\n", want) {
-			t.Errorf("%s has no %q", c.size, want)
-		}
-		if machine := fmt.Sprintf("tier = %q", cost.Database.Name); !strings.Contains(size, machine) {
-			t.Errorf("%s has not %s", c.size, machine)
-		}
+		budget := fmt.Sprintf("monthly_budget = %g\n", c.step*math.Ceil(cost.Total/c.step))
+		must.Contain(t, c.size, size+"\n", budget, fmt.Sprintf("tier = %q", cost.Database.Name))
 	}
 }
 

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,8 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -80,6 +82,8 @@ func TestLedger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.New(t)
+			pgtest.NewStores(pool).Owner(t, "customer1", "rack-1")
+			must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(t) // the reading is older
 			now := began
 			l := ledger.New(func(string) alert.Thresholds { return alert.Defaults() }, func() time.Time { return now })
 			client := &http.Client{Transport: tick{l.Transport(&gateway{c.answers}), &now}}
@@ -94,10 +98,7 @@ func TestLedger(t *testing.T) {
 				must.Do(t, pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}))
 				raise(t, pool, r, !c.noAlert, c.humid)
 			}
-			err := l.Close(t.Context(), pool)
-			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
-				t.Errorf("error %v, want %q", err, c.wantErr)
-			}
+			must.Contain(t, "the error", fmt.Sprint(l.Close(t.Context(), pool)), cmp.Or(c.wantErr, "<nil>"))
 			must.Equal(t, "", c.want, l.Sum())
 		})
 	}
@@ -128,20 +129,59 @@ func post(t *testing.T, client *http.Client, age int) {
 func raise(t *testing.T, pool *pgxpool.Pool, r reading.Reading, hot, humid bool) {
 	t.Helper()
 	s := pgtest.NewStores(pool)
-	if _, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}); err == nil {
-		room := must.Get(s.CreateRoom(t.Context(), 1, "room"))(t)
-		must.Get(s.CreateSensor(t.Context(), 1, accounts.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}))(t)
-		if _, err := pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the reading is older
-			t.Fatal(err)
-		}
-	}
 	for kind, wanted := range map[alert.Type]bool{alert.Temperature: hot, alert.Humidity: humid} {
 		if !wanted {
 			continue
 		}
 		event := alert.Event{NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind, Value: 60, Threshold: 50, Temperature: 60, Humidity: 40}
-		if _, err := s.InsertAlert(t.Context(), event); err != nil {
-			t.Fatal(fmt.Errorf("alert: %w", err))
-		}
+		must.Get(s.InsertAlert(t.Context(), event))(t)
 	}
+}
+
+// TestIncidentsAreCompared stores alerts and incidents as storealert does, and then
+// breaks them in each of the ways that the comparison names.
+func TestIncidentsAreCompared(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, want string }{
+		"as they are":          {`SELECT`, ""},
+		"an incident is lost":  {`DELETE FROM excursions WHERE id = (SELECT min(id) FROM excursions)`, "is in 0 incidents"},
+		"one is there twice":   {`INSERT INTO excursions (customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution) SELECT customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution FROM excursions WHERE NOT lasting`, "is in 2 incidents"},
+		"a peak is wrong":      {`UPDATE excursions SET peak = 99 WHERE lasting`, "has peak 99"},
+		"one begins too early": {`UPDATE excursions SET start_time = start_time - interval '1 second' WHERE lasting`, "its alerts begin"},
+		"one is two":           {`UPDATE excursions SET end_time = end_time + interval '5 minutes' WHERE NOT lasting`, "should be one"},
+		"one does not end":     {`UPDATE node_state SET timestamp = timestamp + interval '2 minutes'`, "its node sent at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storeIncidents(t)
+			must.Get(db.Exec(t.Context(), c.change))(t)
+			count, err := ledger.Incidents(t.Context(), db)
+			if c.want == "" {
+				must.Equal(t, "incidents", 2, count)
+			}
+			must.Contain(t, "the error", fmt.Sprint(err), cmp.Or(c.want, "<nil>"))
+		})
+	}
+}
+
+// storeIncidents has a sensor be too hot twice, the second time until now.
+func storeIncidents(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool := pgtest.New(t)
+	s := pgtest.NewStores(pool)
+	s.Owner(t, "anna12", "n1")
+	must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'; UPDATE sensors SET placed_at = '2000-01-01'`))(t)
+	first := time.Now().UTC().Truncate(time.Second).Add(-15 * time.Minute)
+	for minute, temperature := range []float64{51, 53, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 52, 51} {
+		r := reading.Reading{
+			NodeID: "n1", MessageID: first.Add(time.Duration(minute) * time.Minute).Format("150405"), Time: first.Add(time.Duration(minute) * time.Minute),
+			Temperature: temperature, Humidity: 40,
+		}
+		for _, event := range alert.Exceeded(r, alert.Defaults()) {
+			must.Get(s.InsertAlert(t.Context(), event))(t)
+		}
+		must.Do(t, s.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		must.Do(t, s.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
+	}
+	return pool
 }

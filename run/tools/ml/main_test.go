@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/must"
@@ -43,23 +46,17 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: %d rows", name, len(rows))
 		}
 	}
-	if sown == given {
-		t.Error("the faults of a file are those that are sown")
-	}
+	must.Equal(t, "the faults of a file are those that are sown", false, sown == given)
 	must.Do(t, os.WriteFile(in("site.csv"), []byte(given), 0o600))
 	evaluated := said(t, "evaluate", "-report", in("report.html"), in("site.csv"))
-	for _, want := range []string{"10000 readings of 4 nodes", "ROC AUC of the score         0.", "report in", "statistics and neighbours", "intervals of 90 %: "} {
-		if !strings.Contains(evaluated, want) {
-			t.Errorf("%q is missing in\n%s", want, evaluated)
-		}
-	}
+	must.Contain(t, "the evaluation", evaluated, "10000 readings of 4 nodes", "ROC AUC of the score         0.",
+		"report in", "statistics and neighbours", "intervals of 90 %: ")
 	page := must.Get(os.ReadFile(in("report.html")))(t)
 	if n := strings.Count(string(page), "<svg"); n != 3 || strings.Contains(string(page), "<?xml") {
 		t.Errorf("%d plots in the report", n)
 	}
-	if err := run(t.Context(), append(simulate, "-with", in("site.csv")), &bytes.Buffer{}, noon); err == nil {
-		t.Error("took readings for faults")
-	}
+	err := run(t.Context(), append(simulate, "-with", in("site.csv")), &bytes.Buffer{}, noon)
+	must.Equal(t, "readings are taken for faults", false, err == nil)
 }
 
 // TestSownCommands sows faults and ramps on the readings of a calm site: nearly all are found, and of
@@ -96,22 +93,17 @@ func TestEvaluateOddSeries(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hourly.csv")
 	must.Do(t, os.WriteFile(file, []byte(hourly.String()), 0o600))
 	got := said(t, "evaluate", file)
-	for _, want := range []string{"the forest judges it as if it sent every 30s", "450 rows without a temperature, impossible, or of an instant twice", "ROC AUC of the score         not measured", "nobody knows what happened within 20 s"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
-	}
-	if err := run(t.Context(), []string{"evaluate"}, &bytes.Buffer{}, noon); err == nil {
-		t.Error("evaluated nothing")
-	}
+	must.Contain(t, "the evaluation", got, "the forest judges it as if it sent every 30s",
+		"450 rows without a temperature, impossible, or of an instant twice",
+		"ROC AUC of the score         not measured", "nobody knows what happened within 20 s")
+	must.Equal(t, "nothing is evaluated", false, run(t.Context(), []string{"evaluate"}, &bytes.Buffer{}, noon) == nil)
 }
 
 func TestSimulateNothing(t *testing.T) {
 	t.Parallel()
 	for _, nothing := range [][]string{{"-nodes", "0"}, {"-nodes", "-1"}, {"-readings", "0"}, {"-readings", "-5"}} {
-		if err := run(t.Context(), append([]string{"simulate"}, nothing...), &bytes.Buffer{}, noon); err == nil {
-			t.Errorf("%v is accepted", nothing)
-		}
+		err := run(t.Context(), append([]string{"simulate"}, nothing...), &bytes.Buffer{}, noon)
+		must.Equal(t, fmt.Sprint(nothing, " is accepted"), false, err == nil)
 	}
 }
 
@@ -159,14 +151,10 @@ func TestCurves(t *testing.T) {
 	t.Parallel()
 	scores := []trial.Judged{{Score: 0.9, Wrong: true}, {Score: 0.8}, {Score: 0.7, Wrong: true}, {Score: 0.1}, {Score: 0.1, Wrong: true}}
 	// Of the six pairs of an anomaly and another, three are in order and one ties.
-	if got := area(rocOf(scores, 3)); math.Abs(got-3.5/6) > 1e-12 {
-		t.Errorf("area %v", got)
-	}
+	must.Equal(t, "area", 3.5/6, area(rocOf(scores, 3)), cmpopts.EquateApprox(0, 1e-12))
 	// A rule finds it.
 	scores[slices.Index(scores, trial.Judged{Score: 0.1, Wrong: true})].Score = math.Inf(1)
-	if best := bestF1(scores, 3); math.Abs(best-6.0/7) > 1e-12 { // at 0.7
-		t.Errorf("best F1 %v", best)
-	}
+	must.Equal(t, "best F1, at 0.7", 6.0/7, bestF1(scores, 3), cmpopts.EquateApprox(0, 1e-12))
 }
 
 // Whoever stops a measurement of fleets does not wait for it.
@@ -175,8 +163,7 @@ func TestFleetStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, want := range map[string]string{"test": "stopped", "verdicts": "stopped", "nonsense": "say test"} {
-		if err := run(ctx, []string{"evaluate", "-fleet", name}, &bytes.Buffer{}, noon); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := run(ctx, []string{"evaluate", "-fleet", name}, &bytes.Buffer{}, noon)
+		must.Contain(t, name, fmt.Sprint(err), want)
 	}
 }

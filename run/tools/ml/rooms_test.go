@@ -231,7 +231,7 @@ func recorded(t *testing.T) []trial.Track {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "..", "shared", "data", "intel_lab.csv.gz")
 	if _, err := os.Stat(path); err != nil {
-		t.Skip(err)
+		tooltest.Skip(t, "no readings of the laboratory: %v", err)
 	}
 	return must.Get(load([]string{path}, t.Output()))(t)
 }
@@ -303,9 +303,7 @@ func TestLaboratoryRecall(t *testing.T) {
 	real, likeness := recorded(t), simulated(1, true)
 	recall := func(tracks []trial.Track, seed uint64) float64 {
 		var out strings.Builder
-		if err := (sowing{seed: seed, part: string(trial.Tuning), past: 2, each: 8}).measure(t.Context(), tracks, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (sowing{seed: seed, part: string(trial.Tuning), past: 2, each: 8}).measure(t.Context(), tracks, &out))
 		all := regexp.MustCompile(`\| all \| \d+ \| ([\d.]+) `).FindStringSubmatch(out.String())
 		if all == nil {
 			t.Fatal(out.String())

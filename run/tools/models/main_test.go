@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -44,15 +45,11 @@ func TestGoingBack(t *testing.T) {
 	}
 	const listed = "  anomaly_v20260301T120000Z\n* anomaly_v20260301T130000Z\n  forecasting_v20260301T120000Z\n* forecasting_v20260301T130000Z\n"
 	must.Equal(t, "listed", listed, says())
-	if got := says("-anomaly", "anomaly_v20260301T120000Z"); !strings.Contains(got, "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z") {
-		t.Errorf("said %s", got)
-	}
-	if got := says(); !strings.Contains(got, "* anomaly_v20260301T120000Z\n  anomaly_v20260301T130000Z") {
-		t.Errorf("afterwards listed\n%s", got)
-	}
+	back := says("-anomaly", "anomaly_v20260301T120000Z")
+	must.Contain(t, "said", back, "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z")
+	must.Contain(t, "afterwards listed", says(), "* anomaly_v20260301T120000Z\n  anomaly_v20260301T130000Z")
 	for _, arguments := range [][]string{{}, {"-bucket", "b", "-anomaly", "anomaly_v20000101T000000Z"}, {"-colour"}} {
-		if err := run(t.Context(), arguments, &bytes.Buffer{}, time.Now); err == nil {
-			t.Errorf("%v is taken", arguments)
-		}
+		err := run(t.Context(), arguments, &bytes.Buffer{}, time.Now)
+		must.Equal(t, fmt.Sprint(arguments, " are taken"), false, err == nil)
 	}
 }

@@ -116,14 +116,19 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// failBetween hangs up on what comes between two times.
-func (s *site) failBetween(from, to time.Duration) {
-	s.fail = func(_ int, r request) (int, string) {
-		if r.After > from && r.After < to {
-			return -1, ""
+// failWhen answers in place of the gateway, as fail says, what is so.
+func (s *site) failWhen(status int, body string, so func(seen int, r request) bool) {
+	s.fail = func(seen int, r request) (int, string) {
+		if so(seen, r) {
+			return status, body
 		}
 		return 0, ""
 	}
+}
+
+// failBetween hangs up on what comes between two times.
+func (s *site) failBetween(from, to time.Duration) {
+	s.failWhen(-1, "", func(_ int, r request) bool { return r.After > from && r.After < to })
 }
 
 func (s *site) on(path string) []request {
@@ -176,12 +181,7 @@ func gatewayAt(address string) string {
 func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.fail = func(seen int, _ request) (int, string) {
-		if seen < 3 {
-			return -1, ""
-		}
-		return 0, ""
-	}
+	s.failWhen(-1, "", func(seen int, _ request) bool { return seen < 3 })
 	power(t, s.until(5*time.Minute, nil), s.serve())
 	registered := s.on("register")
 	var at []float64
@@ -204,9 +204,7 @@ func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 			t.Errorf("reading %d came %s after the one before, want 30 s", i, r.Time.Sub(readings[i-1].Time))
 		}
 	}
-	if len(readings) != 10 || len(ids) != 10 {
-		t.Errorf("%d readings with %d ids in 5 minutes, want 10 with 10", len(readings), len(ids))
-	}
+	must.Equal(t, "readings, and their ids, in 5 minutes", [2]int{10, 10}, [2]int{len(readings), len(ids)})
 	if beats := s.on("heartbeat"); len(beats) < 5 || len(beats) > 7 {
 		t.Errorf("%d heartbeats in 5 minutes, want one each 45 s", len(beats))
 	}
@@ -220,12 +218,7 @@ func about(got, want []float64) bool {
 func TestNodeGivesUpRegistrationAfterFiveRetries(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.fail = func(_ int, r request) (int, string) {
-		if r.Path == "register" {
-			return 503, `{"error":"busy"}`
-		}
-		return 0, ""
-	}
+	s.failWhen(503, `{"error":"busy"}`, func(_ int, r request) bool { return r.Path == "register" })
 	power(t, s.until(3*time.Minute, nil), s.serve())
 	must.Equal(t, "registrations", 6, len(s.on("register")))
 	if got := len(s.stored()); got < 4 {
@@ -358,9 +351,7 @@ func TestNodeSendsNothingUntrue(t *testing.T) {
 			if got := len(s.on("message")); got < 5 || got > 7 {
 				t.Errorf("%d readings in 4 minutes of which the sensor worked 3, want 6", got)
 			}
-			if !strings.Contains(console, c.console) {
-				t.Errorf("the console does not say %q:\n%s", c.console, console)
-			}
+			must.Contain(t, "the console", console, c.console)
 		})
 	}
 }
@@ -470,12 +461,7 @@ func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, other := newSite(t), newSite(t)
-			s.fail = func(_ int, r request) (int, string) {
-				if r.After > 5*time.Minute {
-					return c.status, c.answer
-				}
-				return 0, ""
-			}
+			s.failWhen(c.status, c.answer, func(_ int, r request) bool { return r.After > 5*time.Minute })
 			active := httptest.NewServer(s)
 			t.Cleanup(active.Close)
 			_, port, _ := net.SplitHostPort(active.Listener.Addr().String())
@@ -508,9 +494,7 @@ func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 				return answer, on
 			}, "\nGATEWAY = \"Monitor-Gateway.LOCAL\"\nPORT = "+port+"\n", network.serve(t))
 			first, second := s.stored(), other.stored()
-			if len(first) != 10 || len(second) != 10 {
-				t.Errorf("%d readings at the first gateway and %d at the standby, want 10 and 10", len(first), len(second))
-			}
+			must.Equal(t, "readings at the first gateway and at the standby", [2]int{10, 10}, [2]int{len(first), len(second)})
 		})
 	}
 }

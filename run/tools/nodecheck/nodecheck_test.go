@@ -270,23 +270,18 @@ func TestTwoBoardsWithOneID(t *testing.T) {
 		request.RemoteAddr = host + ":40000"
 		e.ServeHTTP(httptest.NewRecorder(), request)
 	}
-	if found := fmt.Sprint(e.findings()); !strings.Contains(found, "n1 calls from 192.168.1.20 and from 192.168.1.21") {
-		t.Errorf("found %s", found)
-	}
+	must.Contain(t, "the findings", fmt.Sprint(e.findings()), "n1 calls from 192.168.1.20 and from 192.168.1.21")
 }
 
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-interval", "0s"}, &out, time.Now); err == nil || !strings.Contains(err.Error(), "over 0") {
-		t.Errorf("an interval of nothing: %v", err)
-	}
-	if err := run(t.Context(), []string{"-listen", "nowhere"}, &out, time.Now); err == nil {
-		t.Error("listens nowhere")
-	}
+	err := run(t.Context(), []string{"-interval", "0s"}, &out, time.Now)
+	must.Contain(t, "an interval of nothing", fmt.Sprint(err), "over 0")
+	must.Equal(t, "it listens nowhere", false, run(t.Context(), []string{"-listen", "nowhere"}, &out, time.Now) == nil)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	err := run(ended, []string{"-listen", "127.0.0.1:0"}, &out, time.Now)
+	err = run(ended, []string{"-listen", "127.0.0.1:0"}, &out, time.Now)
 	if err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("without a node: %v\n%s", err, out.String())
 	}
@@ -297,18 +292,13 @@ func TestSilentNode(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	e := newExamination(http.NotFoundHandler(), time.Second, func() time.Time { return now })
-	if e.over() {
-		t.Error("over before a node called")
-	}
+	must.Equal(t, "over before a node called", false, e.over())
 	e.decide(httptest.NewRequest(http.MethodPost, "/api/v1/heartbeat", nil), message{NodeID: "n1"})
 	now = now.Add(29 * time.Second)
-	if e.over() {
-		t.Error("over after 29 s of silence")
-	}
+	must.Equal(t, "over after 29 s of silence", false, e.over())
 	now = now.Add(2 * time.Second)
-	if !e.over() || !strings.Contains(fmt.Sprint(e.findings()), "fell silent: nothing came for 31s, after 1 requests") {
-		t.Errorf("found %v", e.findings())
-	}
+	must.Equal(t, "over after 31 s of silence", true, e.over())
+	must.Contain(t, "the findings", fmt.Sprint(e.findings()), "fell silent: nothing came for 31s, after 1 requests")
 	recorder := httptest.NewRecorder()
 	e.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/api/v1/alive", http.NoBody))
 	must.Equal(t, "answered", http.StatusNotFound, recorder.Code)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -170,16 +171,13 @@ func TestRedeliver(t *testing.T) {
 	}
 
 	var stored time.Time
-	if err := p.pool.QueryRow(t.Context(), `SELECT timestamp FROM sensor_data.readings`).Scan(&stored); err != nil || !stored.Equal(published) {
-		t.Errorf("the undated reading is stored under %s, %v, want the first publish time %s", stored, err, published)
-	}
+	must.Do(t, p.pool.QueryRow(t.Context(), `SELECT timestamp FROM sensor_data.readings`).Scan(&stored))
+	must.Equal(t, "the undated reading is stored under the first publish time", published, stored.UTC())
 	raised := p.pulled(t, "alerts")
 	if len(raised) != 1 {
 		t.Fatalf("%d alerts, want 1", len(raised))
 	}
-	if event, err := wire.DecodeAlert(raised[0].GetData()); err != nil || event.MessageID != "m2" {
-		t.Errorf("alert %+v, %v", event, err)
-	}
+	must.Equal(t, "alert of", "m2", must.Get(wire.DecodeAlert(raised[0].GetData()))(t).MessageID)
 	envelope := func(id, data, function string, attributes map[string]string) push.Message {
 		return push.Message{
 			ID: id, Data: []byte(data), Attributes: attributes, PublishTime: published, DeliveryAttempt: 1,
@@ -264,13 +262,10 @@ func TestRedeliverRemovesNothingBeforeItIsTaken(t *testing.T) {
 	if got, err = p.redelivery(&out).run(t.Context()); err != nil || got != (counts{handled: messages, left: 1}) {
 		t.Errorf("afterwards: %+v, %v", got, err)
 	}
-	if !strings.Contains(out.String(), "no attribute says which function") {
-		t.Errorf("printed %q", out.String())
-	}
+	must.Contain(t, "what is printed", out.String(), "no attribute says which function")
 	rows := must.Get(p.pool.Query(t.Context(), `SELECT message_id FROM sensor_data.readings ORDER BY message_id`))(t)
-	if stored, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || strings.Join(stored, " ") != "ma mb mc md me mf mg mh" {
-		t.Errorf("stored %q, %v", stored, err)
-	}
+	stored := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
+	must.Equal(t, "stored", "ma mb mc md me mf mg mh", strings.Join(stored, " "))
 }
 
 // TestRedeliverToAPausedFunction needs the URL that the subscription no longer says.
@@ -294,13 +289,6 @@ func TestRedeliverToAPausedFunction(t *testing.T) {
 	if got, err := r.run(t.Context()); err != nil || got != (counts{handled: 1}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-}
-
-// decode returns the claims of a token.
-func decode(t *testing.T, claims string) string {
-	t.Helper()
-	text := must.Get(base64.RawURLEncoding.DecodeString(claims))(t)
-	return string(text)
 }
 
 // TestIdentityToken lets Google's library fetch an identity token for the audience that
@@ -338,9 +326,9 @@ func TestIdentityToken(t *testing.T) {
 	must.Equal(t, "the function was shown", "Bearer e30.e30.c2ln", bearer.Load())
 	assertion, _ := asked.Load().(string)
 	claims := strings.Split(assertion, ".")
-	if len(claims) != 3 || !strings.Contains(decode(t, claims[1]), `"target_audience":"`+audience+`"`) {
-		t.Errorf("asked for %q", asked.Load())
-	}
+	must.Equal(t, "parts of the assertion", 3, len(claims))
+	claimed := must.Get(base64.RawURLEncoding.DecodeString(claims[1]))(t)
+	must.Contain(t, "the claims", string(claimed), `"target_audience":"`+audience+`"`)
 }
 
 func TestRunRefusesFlags(t *testing.T) {
@@ -351,8 +339,6 @@ func TestRunRefusesFlags(t *testing.T) {
 		"-project p -topic data -reason overload":        `-reason must be one of ["malformed" "too_large" "unknown_run" "signature" "revoked" "stale" "unsigned" "panic" "rejected" "exhausted"]`,
 		"-project p -topic data -endpoint http://ingest": "-endpoint is the URL of one function: name it by -function",
 	} {
-		if err := run(t.Context(), strings.Fields(arguments)); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", arguments, err, want)
-		}
+		must.Equal(t, arguments, want, fmt.Sprint(run(t.Context(), strings.Fields(arguments))))
 	}
 }

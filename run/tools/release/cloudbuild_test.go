@@ -42,8 +42,7 @@ type step struct {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content := must.Get(os.ReadFile(filepath.Join(root, path)))(t)
-	return string(content)
+	return string(must.Get(os.ReadFile(filepath.Join(root, path)))(t))
 }
 
 // write writes files and programs into a folder.
@@ -82,9 +81,8 @@ func TestOrder(t *testing.T) {
 	must.Equal(t, "steps", want, order)
 	// Who has the lock comes to the step that gives it back.
 	must.Equal(t, "steps that may fail", []string{"before", "plan", "migrate", "apply", "grant", "smoke", "synthetic"}, mayFail)
-	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
-		t.Errorf("runs as %s, substitutions in the environment: %t", b.ServiceAccount, b.Options.AutomapSubstitutions)
-	}
+	must.Equal(t, "substitutions are in the environment", true, b.Options.AutomapSubstitutions)
+	must.Contain(t, "the build's account", b.ServiceAccount, "/coldaisle-deployer@")
 
 	// A build that runs out of time is ended without its last step, and nothing goes back: it
 	// has an hour beside all waits and both migrations.
@@ -104,14 +102,11 @@ func TestOrder(t *testing.T) {
 	// What the repository's dependencies bring along runs as somebody who sees nothing.
 	b, order = parsed(t, ".ci/checks.yaml"), nil
 	for _, s := range b.Steps {
-		if order = append(order, s.ID); s.AllowFailure {
-			t.Errorf("%s may fail", s.ID)
-		}
+		order = append(order, s.ID)
+		must.Equal(t, s.ID+" may fail", false, s.AllowFailure)
 	}
 	must.Equal(t, "steps of the checks", []string{"sources", "dashboard", "test", "lint", "terraform", "hand-over"}, order)
-	if !strings.Contains(b.ServiceAccount, "/coldaisle-checks@") {
-		t.Errorf("the checks run as %s", b.ServiceAccount)
-	}
+	must.Contain(t, "the account of the checks", b.ServiceAccount, "/coldaisle-checks@")
 	for _, s := range parsed(t).Steps {
 		if regexp.MustCompile(`\b(npm|node|make|test|lint)\b`).MatchString(strings.ReplaceAll(s.Script, "smoke test", "")) {
 			t.Errorf("%s builds or tests as the deployer", s.ID)
@@ -163,32 +158,24 @@ func TestScripts(t *testing.T) {
 				t.Errorf("%v\n%s", err, output)
 			}
 			for _, name := range found(script, `\$(_[A-Z]+)`) {
-				if _, ok := b.Substitutions[name]; !ok {
-					t.Errorf("no substitution %s", name)
-				}
+				_, known := b.Substitutions[name]
+				must.Equal(t, "there is a substitution "+name, true, known)
 			}
 			for _, target := range found(script, `(?m)^make ([a-z-]+)`) {
-				if !strings.Contains(makefile, "\n"+target+":") {
-					t.Errorf("no target %s", target)
-				}
+				must.Equal(t, "there is a target "+target, true, strings.Contains(makefile, "\n"+target+":"))
 			}
 			for _, path := range slices.Concat(found(script, `go run \./(\S+)`), found(script, `(?m)^(?:CI=true )?(\.ci/\S+|run/\S+)`)) {
 				must.Get(os.Stat(filepath.Join(root, path)))(t)
 			}
 			for _, variable := range found(script, `-var "?([a-z_]+)=`) {
-				if !strings.Contains(variables, `variable "`+variable+`"`) {
-					t.Errorf("terraform has no variable %s", variable)
-				}
+				must.Equal(t, "terraform has a variable "+variable, true, strings.Contains(variables, `variable "`+variable+`"`))
 			}
 			for _, output := range found(script, `terraform output -raw ([a-z_]+)`) {
-				if !strings.Contains(outputs, `output "`+output+`"`) {
-					t.Errorf("terraform has no output %s", output)
-				}
+				must.Equal(t, "terraform has an output "+output, true, strings.Contains(outputs, `output "`+output+`"`))
 			}
 			for _, flag := range found(script, `go run \./run/tools/release/image.* -([a-z]+) `) {
-				if !strings.Contains(read(t, "run/tools/release/image/main.go"), `"`+flag+`"`) {
-					t.Errorf("run/tools/release/image has no flag %s", flag)
-				}
+				has := strings.Contains(read(t, "run/tools/release/image/main.go"), `"`+flag+`"`)
+				must.Equal(t, "run/tools/release/image has a flag "+flag, true, has)
 			}
 		})
 	}
@@ -200,15 +187,14 @@ func TestSubstitutionsAreRead(t *testing.T) {
 	for _, file := range []string{"cloudbuild.yaml", ".ci/checks.yaml"} {
 		b := parsed(t, file)
 		for name := range b.Substitutions {
-			if !slices.ContainsFunc(b.Steps, func(s step) bool { return strings.Contains(s.Script, "$"+name) }) {
-				t.Errorf("%s: no step reads %s", file, name)
-			}
+			reads := func(s step) bool { return strings.Contains(s.Script, "$"+name) }
+			must.Equal(t, file+": a step reads "+name, true, slices.ContainsFunc(b.Steps, reads))
 		}
 	}
 	for _, page := range []string{"cloudbuild.yaml", "docs/deploy.md", "docs/operations.md"} {
-		if wrong := found(read(t, page), `(checks\.yaml[^\n]* --substitutions [^\n]*)`); len(wrong) > 0 {
-			t.Errorf("%s: %q", page, wrong)
-		}
+		must.Equal(t, page, []string(nil), found(read(t, page), `(checks\.yaml[^
+		]* --substitutions [^
+		]*)`))
 	}
 }
 
@@ -239,16 +225,12 @@ func TestNamesAreTerraforms(t *testing.T) {
 		{"finish", "gs://$project-terraform-state/release/last", "gs://$project-terraform-state/release/last", "run/tools/release/lock"},
 		{"plan", `prefix = "coldaisle"`, `prefix = "coldaisle"`, "terraform/bootstrap/outputs.tf"},
 	} {
-		if !strings.Contains(scripts(t)[name.script], name.here) {
-			t.Errorf("%s says nothing of %s", name.script, name.here)
-		}
-		if !strings.Contains(read(t, name.file), name.there) {
-			t.Errorf("%s does not say %s", name.file, name.there)
-		}
+		must.Equal(t, name.script+" says "+name.here, true, strings.Contains(scripts(t)[name.script], name.here))
+		must.Equal(t, name.file+" says "+name.there, true, strings.Contains(read(t, name.file), name.there))
 	}
-	if account := "coldaisle-deployer"; !strings.Contains(parsed(t).ServiceAccount, "/"+account+"@") || !strings.Contains(read(t, "terraform/bootstrap/main.tf"), `"`+account+`"`) {
-		t.Errorf("the build does not run as %s", account)
-	}
+	must.Contain(t, "the account of the build", parsed(t).ServiceAccount, "/coldaisle-deployer@")
+	made := strings.Contains(read(t, "terraform/bootstrap/main.tf"), `"coldaisle-deployer"`)
+	must.Equal(t, "terraform makes it", true, made)
 }
 
 // TestWaitingIsNotSlow wants each operation that waits to be left out of the API's latency.
@@ -298,9 +280,8 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 	if report, err := nightly("fuzz", "lint", "soak"); err != nil || report != "lint: passed\nsoak: passed\n" {
 		t.Errorf("two steps: %v\n%s", err, report)
 	}
-	if _, err := nightly("nothing", "unknown"); err == nil {
-		t.Error("a step that does not exist passed")
-	}
+	_, err := nightly("nothing", "unknown")
+	must.Equal(t, "a step that does not exist passes", false, err == nil)
 }
 
 // TestProvidersAreLocked runs the check of the configuration where a registry answers, by

@@ -448,20 +448,17 @@ func TestSabotages(t *testing.T) {
 		sed := exec.CommandContext(t.Context(), "sed", expression)
 		sed.Stdin = strings.NewReader(whole[path])
 		broken := must.Get(sed.Output())(t)
-		if whole[path] == "" || string(broken) == whole[path] {
-			t.Errorf("%s: %s changes nothing", path, expression)
-		}
+		changed := whole[path] != "" && string(broken) != whole[path]
+		must.Equal(t, path+": "+expression+" changes something", true, changed)
 		if by == "terraform" { // by the message of an assertion
-			if !strings.Contains(whole.matching("terraform/tests/", ".hcl"), message) {
-				t.Errorf("no assertion of terraform's tests says %q", message)
-			}
+			asserted := strings.Contains(whole.matching("terraform/tests/", ".hcl"), message)
+			must.Equal(t, "an assertion of terraform's tests says "+message, true, asserted)
 			continue
 		}
 		sabotaged := maps.Clone(whole)
 		sabotaged[path] = string(broken)
-		if problems := strings.Join(configurationChecks()[by](sabotaged), "\n"); !strings.Contains(problems, message) {
-			t.Errorf("%s: %s: check %s says %q, want %q", path, expression, by, problems, message)
-		}
+		problems := strings.Join(configurationChecks()[by](sabotaged), "\n")
+		must.Contain(t, fmt.Sprintf("%s: %s: check %s", path, expression, by), problems, message)
 	}
 	must.Equal(t, "sabotages", 32, count)
 }

@@ -52,9 +52,7 @@ func TestFailedReleaseLeavesWhatServed(t *testing.T) {
 			cloud.mu.Unlock()
 			r := cloud.begin(t, "b1", c.failing, folders)
 			r.want(false, first.live(), nil)
-			for _, text := range c.says {
-				r.says(text)
-			}
+			r.says(c.says...)
 			if _, history := cloud.did(); !strings.Contains(c.failing.api, "deaf") && slices.Contains(history, "api api-00002") {
 				t.Errorf("requests went to the new revision: %q", history)
 			}
@@ -80,8 +78,7 @@ func TestNewMetrics(t *testing.T) {
 	r = c.begin(t, "b2", pipeline("api:3", "ingest:3-watched", "detect:3-watched"), folders)
 	r.environ = append(r.environ, "METRIC_PAUSE=0", "METRIC_TRIES=2")
 	r.want(false, watched.live(), nil)
-	r.says("ingest: rolled back")
-	r.says("detect: rolled back")
+	r.says("ingest: rolled back", "detect: rolled back")
 
 	r = c.begin(t, "b3", pipeline("api:4-broken", "ingest:4-watched", "detect:2-watched"), folders)
 	r.environ = append(r.environ, "METRIC_PAUSE=0")
@@ -96,17 +93,12 @@ func TestFailedSmokeTest(t *testing.T) {
 	c, folders := released(t, first)
 	r := c.begin(t, "b1", pipeline("api:2-ill", "ingest:2", "detect:1"), folders)
 	fix := func(function string) func() {
-		return func() {
-			if err := c.deploy(function, "hot fix of "+function, "", ""); err != nil {
-				t.Error(err)
-			}
-		}
+		return func() { must.Do(t, c.deploy(function, "hot fix of "+function, "", "")) }
 	}
 	// What this release's apply did not begin to change is not its own, whenever it changed.
 	r.want(false, pipeline("api:1", "hot fix of ingest", "hot fix of detect").live(), map[string]func(){"apply": fix("detect"), "smoke": fix("ingest")})
-	r.says("api: not changed.")
-	r.says("ingest: left alone. Somebody else has changed it since: ingest-00003=100")
-	r.says("detect: not changed.")
+	r.says("api: not changed.", "ingest: left alone. Somebody else has changed it since: ingest-00003=100",
+		"detect: not changed.")
 }
 
 // TestFirstReleaseFails has nothing to go back to.
@@ -145,9 +137,7 @@ func TestEveryAnswerMayBeLost(t *testing.T) {
 	t.Parallel()
 	f := newFailing(t, true)
 	_, _, _, good, commands := f.play(0)
-	if !good {
-		t.Fatal("no command failed, and the release did")
-	}
+	must.Equal(t, "the release succeeds where no command fails", true, good)
 	seen := 0
 	for i, command := range commands {
 		if regexp.MustCompile(`^(gcloud (storage (cp|rm)|run jobs (update|execute)|run services update-traffic|pubsub topics publish)|terraform apply)\b`).MatchString(command) {
@@ -246,8 +236,8 @@ func TestOtherRegionThanConfigured(t *testing.T) {
 	}
 	r := configured("b1", "project_id = \""+project+"\"\n  region=\"us-central1\" # chosen\n")
 	r.want(false, first.live(), nil)
-	r.says("region is us-central1 in terraform/terraform.tfvars and " + region + " in this release: nothing is planned.")
-	r.says("API and functions were not changed.")
+	r.says("region is us-central1 in terraform/terraform.tfvars and "+region+" in this release: nothing is planned.",
+		"API and functions were not changed.")
 
 	r = configured("b2", "project_id = \"another\"\n")
 	r.want(false, first.live(), nil)

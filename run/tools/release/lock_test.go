@@ -61,9 +61,7 @@ func TestHeldLock(t *testing.T) {
 		r := refused(t, c, folders)
 		r.says("run/tools/release/lock break " + project)
 		for _, verb := range []string{"show", "break", "show"} {
-			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err != nil {
-				t.Fatal(err, r.log.String())
-			}
+			r.does("run/tools/release/lock " + verb + " " + project)
 		}
 		r.says("anna@laptop\n2026-11-20T12:00:00Z\n1\nanna@laptop\n2026-11-20T12:00:00Z\n1\nNobody has the lock.\n")
 		c.begin(t, "b2", second, folders).want(true, second.live(), nil)
@@ -81,9 +79,8 @@ func TestBrokenLock(t *testing.T) {
 			t.Parallel()
 			c, folders := released(t, first)
 			r := c.begin(t, "b1", second, folders)
-			if r.play(map[string]func(){step: func() { c.put("release/lock", other) }}) {
-				t.Error("the release succeeded")
-			}
+			good := r.play(map[string]func(){step: func() { c.put("release/lock", other) }})
+			must.Equal(t, "the release succeeds", false, good)
 			must.Equal(t, r.log.String(), live.live(), c.live())
 			must.Equal(t, "another's lock:\n"+r.log.String(), other, c.object("release/lock"))
 			r.says("The lock was taken from this release. It says: anna@laptop")
@@ -126,9 +123,7 @@ func secondLock(t *testing.T, c *cloud, folders map[string]string) {
 	lock := func(verbs ...string) {
 		t.Helper()
 		for _, verb := range verbs {
-			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err != nil {
-				t.Fatalf("%s: %v\n%s", verb, err, r.log.String())
-			}
+			r.does("run/tools/release/lock " + verb + " " + project)
 			if held := verb == "acquire" || verb == "check"; held != (c.object("release/lock") != "") {
 				t.Fatalf("after %s the lock is %q\n%s", verb, c.object("release/lock"), r.log.String())
 			}
@@ -143,9 +138,8 @@ func secondLock(t *testing.T, c *cloud, folders map[string]string) {
 	c.forbidden = true
 	c.mu.Unlock()
 	for _, verb := range []string{"check", "show", "break", "release"} {
-		if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err == nil {
-			t.Errorf("%s: the bucket refuses, and it succeeded\n%s", verb, r.log.String())
-		}
+		err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project)
+		must.Equal(t, verb+" succeeds though the bucket refuses", false, err == nil)
 	}
 	r.says("gs://" + bucket + "/release/lock cannot be read.")
 }

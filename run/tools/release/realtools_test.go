@@ -85,9 +85,8 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 		second := version{"api:2-ill", map[string]string{"ingest": "ingest:2", "escalate": "escalate:1"}}
 		r := c.begin(t, "b1", second, folders)
 		r.want(false, map[string]string{"api": "api:1", "ingest": "ingest:1", "escalate": "escalate:1"}, nil)
-		r.says("The lock is broken of a build that is over: build b9 global")
-		r.says("ingest: rolled back to ingest-00001=100.")
-		r.says("detect: taken away.")
+		r.says("The lock is broken of a build that is over: build b9 global",
+			"ingest: rolled back to ingest-00001=100.", "detect: taken away.")
 		want := []string{
 			"migrate of api:1 with api,detect,ingest",
 			"migrate expand of api:2-ill with api,detect,ingest",

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,9 +28,8 @@ func TestRelease(t *testing.T) {
 	}
 	executions, history := c.did()
 	must.Equal(t, "migrations", want, executions)
-	if want := []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}; !slices.Equal(want, history) {
-		t.Errorf("deployed %q, want %q: what has not changed is not deployed again", history, want)
-	}
+	want = []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}
+	must.Equal(t, "deployments: what has not changed is not deployed again", want, history)
 	must.Equal(t, "the newest release began", "2026-11-20T12:00:01.123456Z\n", c.object("release/last"))
 }
 
@@ -49,12 +47,11 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	newest, _ := notes()
-	if first, err := notes("0.1.0"); len(versions) < 2 || err != nil || first == newest {
-		t.Errorf("of %q: %v\n%s", versions, err, first)
-	}
-	if got, err := notes("0.0.9"); err == nil {
-		t.Errorf("notes of a version that never was: %s", got)
-	}
+	first, err := notes("0.1.0")
+	must.Do(t, err)
+	must.Equal(t, "notes of 0.1.0 are those of the newest", false, len(versions) < 2 || first == newest)
+	_, err = notes("0.0.9")
+	must.Equal(t, "a version that never was has notes", false, err == nil)
 }
 
 // TestOverlappingReleases has a second release begin while the first one applies,
@@ -67,17 +64,11 @@ func TestOverlappingReleases(t *testing.T) {
 	var both sync.WaitGroup
 	// What serves and the lock are looked at after both: b begins when a gives the lock back.
 	first := a.play(map[string]func(){"migrate": func() {
-		both.Go(func() {
-			if b.play(nil) {
-				t.Error("a release that is deaf succeeded")
-			}
-		})
+		both.Go(func() { must.Equal(t, "a release that is deaf succeeds", false, b.play(nil)) })
 		b.await("Waiting for another release: build b1 global")
 	}})
 	both.Wait()
-	if !first {
-		t.Errorf("the first release failed:\n%s", a.log.String())
-	}
+	must.Equal(t, "the first release succeeds:\n"+a.log.String(), true, first)
 	must.Equal(t, "what serves after the second release:\n"+b.log.String(), good.live(), c.live())
 	b.says("api: rolled back to api-00002=100.")
 	must.Equal(t, "lock", "", c.object("release/lock"))
@@ -103,8 +94,7 @@ func stalePlan(t *testing.T, c *cloud, folders map[string]string) {
 			t.Fatal(err, byHand.log.String())
 		}
 	}})
-	r.says("Saved plan is stale")
-	r.says("API and functions were not changed.")
+	r.says("Saved plan is stale", "API and functions were not changed.")
 }
 
 // TestComponentsComeAndGo adds a component, which needs rights as a user whom the apply makes,
@@ -122,9 +112,7 @@ func TestComponentsComeAndGo(t *testing.T) {
 	executions, _ := c.did()
 	must.Equal(t, "migrations", want, executions)
 	c.mu.Lock()
-	if !c.users["escalate"] {
-		t.Error("the new component has no rights in the database")
-	}
+	must.Equal(t, "the new component has rights in the database", true, c.users["escalate"])
 	c.mu.Unlock()
 
 	// A component cannot be rolled back to a revision that is gone.
@@ -158,28 +146,28 @@ func TestSettingDuringAnIncident(t *testing.T) {
 		r.answer = answer
 		return c, r
 	}
-	const apply = "#!/usr/bin/env bash\nrun/tools/release/apply " + project + " " + region
+	const apply = "run/tools/release/apply " + project + " " + region
 	t.Run("pinned after a roll-back", func(t *testing.T) {
 		t.Parallel()
 		c, r := begin(t, "yes\n")
 		second := pipeline("api:2", "ingest:1", "detect:1")
 		c.begin(t, "b0", second, r.folders).want(true, second.live(), nil)
-		if err := r.run(ownMachine, "#!/usr/bin/env bash\ngcloud run services update-traffic api --to-revisions api-00001=100 --project "+project+" --region "+region+"\n"+apply[len("#!/usr/bin/env bash\n"):]); err != nil {
-			t.Fatal(err, r.log.String())
-		}
+		const pin = "gcloud run services update-traffic api --to-revisions api-00001=100 --project "
+		r.does(pin + project + " --region " + region)
+		r.does(apply)
 		must.Equal(t, "what serves", first.live(), c.live())
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if api := c.services["api"]; api.image != "api:1" || api.pinned != "api-00001" {
-			t.Errorf("the newest revision has %s, requests go to %s\n%s", api.image, api.pinned, r.log.String())
-		}
+		api := c.services["api"]
+		must.Equal(t, "image, and where requests go", [2]string{"api:1", "api-00001"}, [2]string{api.image, api.pinned})
 		r.says("Requests stay at api-00001")
 	})
 	t.Run("not wanted", func(t *testing.T) {
 		t.Parallel()
 		c, r := begin(t, "y\n")
 		before := c.object(statePath)
-		if err := r.run(ownMachine, apply); err == nil || c.object(statePath) != before || c.object("release/lock") != "" {
+		err := r.run(ownMachine, "#!/usr/bin/env bash\n"+apply)
+		if err == nil || c.object(statePath) != before || c.object("release/lock") != "" {
 			t.Errorf("%v, lock %q\n%s", err, c.object("release/lock"), r.log.String())
 		}
 		r.says("Nothing is applied.")
@@ -247,8 +235,7 @@ func TestChecked(t *testing.T) {
 		must.Equal(t, path, want, string(must.Get(os.ReadFile(filepath.Join(same.folder, path)))(t)))
 	}
 	other := workspace("package other")
-	if err := checked(other, "fingerprint", "take "+project); err == nil {
-		t.Errorf("took pages of other sources:\n%s", other.log.String())
-	}
+	err := checked(other, "fingerprint", "take "+project)
+	must.Equal(t, "pages of other sources are taken:\n"+other.log.String(), false, err == nil)
 	other.says("These sources have not passed the checks")
 }

@@ -13,9 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
@@ -154,6 +151,14 @@ func (r *release) run(image, script string) error {
 	return c.Run()
 }
 
+// does runs a command as a person does, which must succeed.
+func (r *release) does(command string) {
+	r.t.Helper()
+	if err := r.run(ownMachine, "#!/usr/bin/env bash\n"+command); err != nil {
+		r.t.Fatalf("%s: %v\n%s", command, err, r.log.String())
+	}
+}
+
 // play does as Cloud Build does: a step that fails ends the build unless it may
 // fail. before are called before the step of that name. It reports whether the
 // build succeeded.
@@ -188,32 +193,22 @@ func (r *release) play(before map[string]func()) bool {
 // want plays a release and compares what serves then.
 func (r *release) want(good bool, live map[string]string, before map[string]func()) {
 	r.t.Helper()
-	if got := r.play(before); got != good {
-		r.t.Errorf("build %s succeeded: %t, want %t\n%s", r.id, got, good, r.log.String())
-	}
-	if diff := cmp.Diff(live, r.cloud.live()); diff != "" {
-		r.t.Errorf("after build %s (-want +got):\n%s\n%s", r.id, diff, r.log.String())
-	}
-	if lock := r.cloud.object("release/lock"); lock != "" {
-		r.t.Errorf("after build %s the lock is held: %s\n%s", r.id, lock, r.log.String())
-	}
+	got, build := r.play(before), "build "+r.id
+	said := "\n" + r.log.String()
+	must.Equal(r.t, build+" succeeds"+said, good, got)
+	must.Equal(r.t, "what serves after "+build+said, live, r.cloud.live())
+	must.Equal(r.t, "the lock after "+build+said, "", r.cloud.object("release/lock"))
 }
 
-func (r *release) says(text string) {
+func (r *release) says(texts ...string) {
 	r.t.Helper()
-	if !strings.Contains(r.log.String(), text) {
-		r.t.Errorf("build %s says nothing of %q:\n%s", r.id, text, r.log.String())
-	}
+	must.Contain(r.t, "what build "+r.id+" says", r.log.String(), texts...)
 }
 
 // await waits until the log has a text.
 func (r *release) await(text string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(r.log.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("build %s says nothing of %q:\n%s", r.id, text, r.log.String())
-		}
-	}
+	must.Eventually(r.t, "build "+r.id+" says "+text, func() bool { return strings.Contains(r.log.String(), text) })
 }
 
 // firstReleases make the cloud in which a version was released, once each.

@@ -109,15 +109,10 @@ func (s *localSystem) start() {
 // look checks that the program says where to look, and returns what to sign in with.
 func (s *localSystem) look(said string) (found system.Credentials) {
 	s.t.Helper()
-	for _, wanted := range []string{
-		fmt.Sprintf("Dashboard   http://127.0.0.1:%d\n", s.api), fmt.Sprintf("API         http://127.0.0.1:%d/docs\n", s.api),
-		fmt.Sprintf("Gateway     http://127.0.0.1:%d/api/v1/nodes\n", s.gateway), filepath.Join(s.data, "coldaisle.log"), "Data        " + s.data + "\n",
-		"Pub/Sub     127.0.0.1:", "Functions   http://127.0.0.1:",
-	} {
-		if !strings.Contains(said, wanted) {
-			s.t.Errorf("it does not say %q:\n%s", wanted, said)
-		}
-	}
+	must.Contain(s.t, "what it says", said,
+		fmt.Sprintf("Dashboard   %s\n", s.apiURL()), fmt.Sprintf("API         %s/docs\n", s.apiURL()),
+		fmt.Sprintf("Gateway     %s/api/v1/nodes\n", s.gatewayURL()), filepath.Join(s.data, "coldaisle.log"),
+		"Data        "+s.data+"\n", "Pub/Sub     127.0.0.1:", "Functions   http://127.0.0.1:")
 	if _, line, ok := strings.Cut(said, "Sign in"); ok {
 		_, _ = fmt.Sscan(line, &found.Email, &found.Password)
 	}
@@ -298,11 +293,7 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 func settle(t *testing.T, local *localSystem, account *ledger.Ledger, nodes []string) ledger.Totals {
 	t.Helper()
 	s := must.Get(system.Start(t.Context(), system.Options{DataDir: local.data, Clock: time.Now, Log: logging.Discard()}))(t)
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, s.Stop()) })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	must.Do(t, waitOutboxEmpty(ctx, s.GatewayURL))
@@ -336,7 +327,7 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	if local.credentials != first || first.Password == "" {
 		t.Errorf("sign in with %v, before with %v", local.credentials, first)
 	}
-	eventuallyGone(t, before)
+	must.Eventually(t, "the end of processes", func() bool { return !slices.ContainsFunc(before, running) })
 
 	all := local.processes()
 	_ = local.command.Process.Signal(syscall.SIGTERM)
@@ -345,9 +336,7 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	}
 	local.command = nil
 	for _, pid := range all {
-		if running(pid) {
-			t.Errorf("process %d runs on", pid)
-		}
+		must.Equal(t, fmt.Sprintf("process %d runs on", pid), false, running(pid))
 	}
 	for _, port := range []int{local.api, local.gateway} {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -363,10 +352,4 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	if _, err := os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("PostgreSQL did not end in order: %v", err)
 	}
-}
-
-// eventuallyGone waits for the end of processes.
-func eventuallyGone(t *testing.T, pids []int) {
-	t.Helper()
-	must.Eventually(t, "the end of processes", func() bool { return !slices.ContainsFunc(pids, running) })
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -21,18 +19,14 @@ const root = "../../../.."
 func TestFunctions(t *testing.T) {
 	t.Parallel()
 	names, err := functionNames(root)
-	if diff := cmp.Diff([]string{"detect", "ingest", "storealert", "train"}, names); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	must.Do(t, err)
+	must.Equal(t, "functions", []string{"detect", "ingest", "storealert", "train"}, names)
 	for _, name := range names { // the buildpack sees the imports of this file alone
 		entry := must.Get(os.ReadFile(filepath.Join(root, "functions", name, entrypoint, "function.go")))(t)
-		if !strings.Contains(string(entry), `"github.com/GoogleCloudPlatform/functions-framework-go/functions"`) {
-			t.Errorf("%s does not import the framework's package functions", name)
-		}
+		must.Contain(t, name, string(entry), `"github.com/GoogleCloudPlatform/functions-framework-go/functions"`)
 	}
-	if _, err := functionNames(t.TempDir()); err == nil {
-		t.Error("functions in an empty folder")
-	}
+	_, err = functionNames(t.TempDir())
+	must.Equal(t, "there are functions in an empty folder", false, err == nil)
 }
 
 // packed is a function's archive.
@@ -60,9 +54,7 @@ func TestArchiveHoldsImports(t *testing.T) {
 	t.Parallel()
 	files := must.Get(assemble(t.Context(), root, "storealert"))(t)
 	for _, want := range []string{"function.go", "go.mod", "go.sum", "functions/storealert/storealert.go", "shared/function/function.go", "shared/store/migrations/00001_schema.sql"} {
-		if files[want] == nil {
-			t.Errorf("no %s", want)
-		}
+		must.Equal(t, want+" is in the archive", true, files[want] != nil)
 	}
 	for name := range files {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "functions/") && !strings.HasPrefix(name, "functions/storealert/") ||
@@ -146,7 +138,6 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	copied := module(t)
 	must.Do(t, os.RemoveAll(filepath.Join(copied, "shared", "push")))
-	if err := run(t.Context(), copied, t.TempDir()); err == nil || !strings.Contains(err.Error(), "detect: go list") || !strings.Contains(err.Error(), "shared/push") {
-		t.Errorf("got %v", err)
-	}
+	err := run(t.Context(), copied, t.TempDir())
+	must.Contain(t, "the error", fmt.Sprint(err), "detect: go list", "shared/push")
 }

@@ -49,9 +49,7 @@ func TestFunctionsStartAsDeployed(t *testing.T) {
 	names := must.Get(functionNames(root))(t)
 	scenes := map[string]func(*testing.T, *fixture){"ingest": ingests, "detect": detects, "storealert": storesAlerts, "train": trains}
 	for name := range maps.Keys(scenes) {
-		if !slices.Contains(names, name) {
-			t.Errorf("%s has no entrypoint", name)
-		}
+		must.Equal(t, name+" has an entrypoint", true, slices.Contains(names, name))
 	}
 	serve := functiontest.Build(t, "coldaisle.dev/functions/serve")
 	for _, name := range names {

@@ -32,7 +32,6 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
@@ -97,13 +96,8 @@ func (p *fixture) database(name, suffix string) string {
 	})
 	must.Do(p.t, store.Grant(p.t.Context(), pool, map[string]string{name: user}))
 	p.metadata = pgtest.NewStores(pool)
-	c := must.Get(p.metadata.CreateCustomer(p.t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(p.t)
-	p.customer = c.ID
-	room := must.Get(p.metadata.CreateRoom(p.t.Context(), c.ID, "room"))(p.t)
-	must.Get(p.metadata.CreateSensor(p.t.Context(), c.ID, accounts.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}))(p.t)
-	if _, err := pool.Exec(p.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the history is older
-		p.t.Fatal(err)
-	}
+	p.customer, _ = p.metadata.Owner(p.t, "customer1", node)
+	must.Get(pool.Exec(p.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(p.t) // the history is older
 	parsed := must.Get(url.Parse(address))(p.t)
 	parsed.User = url.UserPassword(user, password)
 	return parsed.String()
@@ -119,10 +113,7 @@ func (p *fixture) topics() {
 // bucket makes that of the models.
 func (p *fixture) bucket() {
 	p.t.Helper()
-	var err error
-	if p.objects, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
-		p.t.Fatal(err)
-	}
+	p.objects = must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(p.t)
 	p.t.Cleanup(p.objects.Stop)
 	p.objects.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: tfenv.Bucket})
 }
@@ -169,9 +160,7 @@ func detects(t *testing.T, p *fixture) {
 	if len(raised) != 1 {
 		t.Fatalf("%d alerts\n%s", len(raised), p.Output())
 	}
-	if event, err := wire.DecodeAlert(raised[0].Data); err != nil || event.NodeID != node {
-		t.Errorf("raised %+v, %v", event, err)
-	}
+	must.Equal(t, "raised of", node, must.Get(wire.DecodeAlert(raised[0].Data))(t).NodeID)
 	found, err := p.metadata.Excursions(t.Context(), p.customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, time.Now())
 	// What learning makes of it is another excursion.
 	if err != nil || !slices.ContainsFunc(found.Items, func(e incidents.Excursion) bool { return e.Kind == incident.KindThreshold && e.Lasting }) {
@@ -182,10 +171,9 @@ func detects(t *testing.T, p *fixture) {
 func storesAlerts(t *testing.T, p *fixture) {
 	t.Helper()
 	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
-	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}})
-	if err != nil || len(stored.Items) != 1 {
-		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
-	}
+	query := incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}}
+	stored := must.Get(p.metadata.AlertHistory(t.Context(), p.customer, query))(t)
+	must.Equal(t, "stored\n"+p.Output(), 1, len(stored.Items))
 }
 
 func trains(t *testing.T, p *fixture) {
@@ -198,13 +186,9 @@ func trains(t *testing.T, p *fixture) {
 	}
 	run := must.Get(p.metadata.BeginManual(t.Context(), p.customer))(t)
 	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: learning.TriggeredManually, RequestedAt: time.Now()}))
-	ended, err := p.metadata.TrainingRun(t.Context(), p.customer, run.ID)
-	if err != nil || ended.Status != learning.RunCompleted {
-		t.Fatalf("the run ended as %+v, %v\n%s", ended, err, p.Output())
-	}
-	if _, err := p.objects.GetObject(tfenv.Bucket, "models/index.json"); err != nil {
-		t.Errorf("the models: %v", err)
-	}
+	ended := must.Get(p.metadata.TrainingRun(t.Context(), p.customer, run.ID))(t)
+	must.Equal(t, "the run ended\n"+p.Output(), learning.RunCompleted, ended.Status)
+	must.Get(p.objects.GetObject(tfenv.Bucket, "models/index.json"))(t)
 	asked := p.queried.Requests()
 	if len(asked) == 0 || !strings.Contains(asked[0].Query, tfenv.Dataset) || !strings.Contains(asked[0].Query, tfenv.Table) {
 		t.Errorf("%d queries, of other tables than terraform's", len(asked))

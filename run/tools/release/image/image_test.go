@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http/httptest"
@@ -53,12 +54,9 @@ func publish(t *testing.T) published {
 	digest, err := below.Digest()
 	must.Do(t, errors.Join(err, remote.Write(reference, below)))
 	p := published{base: digest.String(), sbom: filepath.Join(t.TempDir(), "sbom.json")}
-	if p.reference, err = run(t.Context(), buildOptions{base: base, repository: host + "/images", root: root, sbom: p.sbom}); err != nil {
-		t.Fatal(err)
-	}
-	if p.repository, err = name.NewRepository(host + "/images/api"); err != nil {
-		t.Fatal(err)
-	}
+	options := buildOptions{base: base, repository: host + "/images", root: root, sbom: p.sbom}
+	p.reference = must.Get(run(t.Context(), options))(t)
+	p.repository = must.Get(name.NewRepository(host + "/images/api"))(t)
 	return p
 }
 
@@ -124,13 +122,10 @@ func TestImage(t *testing.T) {
 func isReproducible(t *testing.T, first published) {
 	t.Helper()
 	_, one, _ := strings.Cut(first.reference, "@")
-	if !strings.HasPrefix(one, "sha256:") {
-		t.Errorf("built as %s", one)
-	}
+	must.Contain(t, "the image's name", one, "sha256:")
 	if tooltest.Nightly() {
-		if _, two, _ := strings.Cut(publish(t).reference, "@"); one != two {
-			t.Errorf("built as %s and again as %s", one, two)
-		}
+		_, two, _ := strings.Cut(publish(t).reference, "@")
+		must.Equal(t, "built again", one, two)
 	}
 	file := must.Get(first.image(t).ConfigFile())(t)
 	c := file.Config
@@ -171,8 +166,7 @@ func hasBill(t *testing.T, p published) {
 	must.Do(t, json.Unmarshal(written, &d))
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}`, "./run/server")
 	list.Dir, list.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
-	modules := must.Get(list.Output())(t)
-	want := append(strings.Fields(string(modules)), "pkg:golang/stdlib@"+runtime.Version())
+	want := append(strings.Fields(string(must.Get(list.Output())(t))), "pkg:golang/stdlib@"+runtime.Version())
 	for _, c := range must.Get(pagePackages(root))(t) { // where they are built
 		want = append(want, c.PURL)
 	}
@@ -188,8 +182,7 @@ func hasBill(t *testing.T, p published) {
 		t.Errorf("what is in the image, and its bill (-want +got):\n%s", diff)
 	}
 	digest := must.Get(name.NewDigest(p.reference))(t)
-	index := must.Get(remote.Referrers(digest))(t)
-	manifest, err := index.IndexManifest()
+	manifest, err := must.Get(remote.Referrers(digest))(t).IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("what refers to the image: %+v, %v", manifest, err)
 	}
@@ -200,9 +193,7 @@ func hasBill(t *testing.T, p published) {
 	}
 	reader := must.Get(layers[0].Uncompressed())(t)
 	defer func() { _ = reader.Close() }()
-	if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, written) {
-		t.Errorf("attached are %d bytes, %v, written %d", len(got), err, len(written))
-	}
+	must.Equal(t, "attached", string(written), string(must.Get(io.ReadAll(reader))(t)))
 }
 
 // TestBillNamesThePages has both pages built, one and none.
@@ -221,9 +212,7 @@ func TestBillNamesThePages(t *testing.T) {
 		}
 		return names
 	}
-	if all, err := pagePackages(folder); err != nil || len(all) != 0 {
-		t.Errorf("no page: %v, %v", all, err)
-	}
+	must.Equal(t, "packages of no page", 0, len(must.Get(pagePackages(folder))(t)))
 	if got := names("run/dashboard/site/built/index.html"); !slices.Contains(got, "pkg:npm/preact") || !slices.Contains(got, "pkg:npm/%40tanstack/preact-query") || slices.Contains(got, "pkg:npm/vite") || slices.Contains(got, "pkg:npm/redoc") {
 		t.Errorf("the dashboard: %q", got)
 	}
@@ -243,14 +232,11 @@ func TestErrors(t *testing.T) {
 		{buildOptions{repository: "host.example/UPPER"}, "repository"},
 		{buildOptions{repository: "host.example/images", base: "://"}, "base image"},
 	} {
-		if _, err := run(t.Context(), test.settings); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: %v", test.settings, err)
-		}
+		_, err := run(t.Context(), test.settings)
+		must.Contain(t, fmt.Sprintf("the error of %+v", test.settings), fmt.Sprint(err), test.want)
 	}
-	if _, err := sbom(filepath.Join(root, "go.mod")); err == nil {
-		t.Error("a bill of what is no program")
-	}
-	if err := compile(t.Context(), t.TempDir(), filepath.Join(t.TempDir(), "server")); err == nil {
-		t.Error("compiled an empty folder")
-	}
+	_, err := sbom(filepath.Join(root, "go.mod"))
+	must.Equal(t, "what is no program has a bill", false, err == nil)
+	err = compile(t.Context(), t.TempDir(), filepath.Join(t.TempDir(), "server"))
+	must.Equal(t, "an empty folder is compiled", false, err == nil)
 }

@@ -1,11 +1,15 @@
 package system
 
 import (
+	"net"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 )
 
@@ -28,4 +32,21 @@ func TestJobsAreThoseOfCloudScheduler(t *testing.T) {
 		here[j.topic] = j.data
 	}
 	must.Equal(t, "topology (-terraform +local)", inProduction, here)
+}
+
+// TestAnnouncedGatewayReportsItsName checks that /health and /metrics of an announced
+// gateway have its name's state, and that its nodes have limits.
+func TestAnnouncedGatewayReportsItsName(t *testing.T) {
+	t.Parallel()
+	for address, announced := range map[string]bool{"0.0.0.0:0": true, "127.0.0.1:0": false} {
+		listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp4", address))(t)
+		t.Cleanup(func() { _ = listener.Close() })
+		s := &System{log: logging.Discard(), failed: make(chan error, 1), options: Options{Clock: time.Now}}
+		var config gateway.Config
+		s.announce(t.Context(), listener, nil, &config)
+		must.Do(t, s.Stop())
+		if got := config.Discovery != nil && len(config.Checks) == 1 && len(config.Collectors) > 0 && config.NodeRate == 50 && config.AddressRate == 1000; got != announced {
+			t.Errorf("%s: %+v", address, config)
+		}
+	}
 }
