@@ -47,17 +47,20 @@ func (r *recorder) run(_ context.Context, items []int) ([]int, error) {
 	return doubled, nil
 }
 
+// ask asks for an item and checks the answer.
+func ask(t *testing.T, g *coalesce.Group[int, int], item int) {
+	t.Helper()
+	got, err := g.Do(t.Context(), item)
+	must.Hold(t, err == nil && got == 2*item, "%d was answered %d, %v", item, got, err)
+}
+
 // call asks for items at once, the first a moment before the others, and checks
 // what each was answered.
 func call(t *testing.T, g *coalesce.Group[int, int], items ...int) {
 	t.Helper()
 	var callers sync.WaitGroup
 	for i, item := range items {
-		callers.Go(func() {
-			if got, err := g.Do(t.Context(), item); err != nil || got != 2*item {
-				t.Errorf("%d was answered %d, %v", item, got, err)
-			}
-		})
+		callers.Go(func() { ask(t, g, item) })
 		if i == 0 {
 			synctest.Wait()
 		}
@@ -105,9 +108,7 @@ func TestBatchesAreBounded(t *testing.T) {
 				}
 				must.Equal(t, "batches", c.want, got)
 				must.Equal(t, "took", time.Duration(c.seconds)*time.Second, time.Since(began))
-				if r.most > max(c.options.MaxInFlight, 1) {
-					t.Errorf("%d batches at once", r.most)
-				}
+				must.Hold(t, r.most <= max(c.options.MaxInFlight, 1), "%d batches at once", r.most)
 			})
 		})
 	}
@@ -242,19 +243,13 @@ func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
 		var callers sync.WaitGroup
 		leave := func(item int) {
 			callers.Go(func() {
-				if _, err := g.Do(short, item); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%d was answered %v", item, err)
-				}
+				must.Fail(t, fmt.Sprint("leaving with ", item), must.Err(g.Do(short, item)), context.DeadlineExceeded)
 			})
 			synctest.Wait()
 		}
 		leave(1) // begins a batch, leaves while it is in flight
 		leave(2) // leaves while the batch waits
-		callers.Go(func() {
-			if got, err := g.Do(t.Context(), 3); err != nil || got != 6 {
-				t.Errorf("who stayed was answered %d, %v", got, err)
-			}
-		})
+		callers.Go(func() { ask(t, g, 3) })
 		callers.Wait()
 		must.Equal(t, "batches", [][]int{{1}, {2, 3}}, r.batches)
 	})
@@ -285,22 +280,14 @@ func TestCloseAnswersWhatWasAsked(t *testing.T) {
 		g := coalesce.New(r.run, coalesce.Options[int]{MaxItems: 1})
 		var callers sync.WaitGroup
 		for item := range 3 {
-			callers.Go(func() {
-				if got, err := g.Do(t.Context(), item); err != nil || got != 2*item {
-					t.Errorf("%d was answered %d, %v", item, got, err)
-				}
-			})
+			callers.Go(func() { ask(t, g, item) })
 			synctest.Wait()
 		}
 		began := time.Now()
 		g.Close()
 		must.Equal(t, "closed after", 3*time.Second, time.Since(began))
-		if _, err := g.Do(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
-		if _, err := g.DoAll(t.Context(), []int{4}); !errors.Is(err, coalesce.ErrClosed) {
-			t.Errorf("several after Close: %v", err)
-		}
+		must.Fail(t, "after Close", must.Err(g.Do(t.Context(), 4)), coalesce.ErrClosed)
+		must.Fail(t, "several after Close", must.Err(g.DoAll(t.Context(), []int{4})), coalesce.ErrClosed)
 		callers.Wait()
 	})
 }

@@ -66,9 +66,8 @@ func TestOnceOpensAgainAfterAFailure(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		if failed.Load() != 2 || o.opened.Load() != 3 {
-			t.Errorf("%d failed, opened %d times, want 2 and 3", failed.Load(), o.opened.Load())
-		}
+		must.Hold(t, failed.Load() == 2 && o.opened.Load() == 3,
+			"%d failed, opened %d times, want 2 and 3", failed.Load(), o.opened.Load())
 	})
 }
 
@@ -110,24 +109,15 @@ func TestOnceIsReplaced(t *testing.T) {
 		}
 		first := get(1)
 		get(1)
-		if !once.Remove(first) || once.Remove(first) {
-			t.Error("not removed exactly once")
-		}
+		must.Hold(t, once.Remove(first) && !once.Remove(first), "not removed exactly once")
 		second := get(2)
-		if once.Remove(first) {
-			t.Error("the first removed the second")
-		}
-		if got := once.Take(); got != second {
-			t.Errorf("took %v", got)
-		}
+		must.Hold(t, !once.Remove(first), "the first removed the second")
+		got := once.Take()
+		must.Hold(t, got == second, "took %v", got)
 		if got := once.Take(); got != nil {
 			t.Errorf("took %d again", *got)
 		}
-		if once.Remove(nil) {
-			t.Error("removed nothing")
-		}
-		if used[1] != 2 || used[2] != 1 {
-			t.Errorf("used %v", used)
-		}
+		must.Hold(t, !once.Remove(nil), "removed nothing")
+		must.Hold(t, used[1] == 2 && used[2] == 1, "used %v", used)
 	})
 }

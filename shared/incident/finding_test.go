@@ -76,9 +76,7 @@ func TestFindingAdvances(t *testing.T) {
 	step(worse, 60) // again
 	step(over, 45)  // older
 	step(over, 90, incident.Stretch{Start: after(30), End: after(90), Peak: 5, PeakTime: after(60)})
-	if !memory.Settled() || !memory.Last.Equal(after(90)) {
-		t.Errorf("%+v", memory)
-	}
+	must.Hold(t, memory.Settled() && memory.Last.Equal(after(90)), "%+v", memory)
 	want := []incident.Stretch{{Start: after(7), End: after(7), Peak: 3, PeakTime: after(7)}}
 	must.Equal(t, "of the past", want, found(incident.KindForecast).Past(after(7)))
 	must.Equal(t, "of what is over", []incident.Stretch(nil), over.Past(after(7)))
@@ -87,7 +85,6 @@ func TestFindingAdvances(t *testing.T) {
 // TestFindingRules have the ids by which the database knows their memory.
 func TestFindingRules(t *testing.T) {
 	t.Parallel()
-	if a, f := found(incident.KindAnomaly).Rule().ID, found(incident.KindForecast).Rule().ID; a != -1 || f != -2 {
-		t.Errorf("rules %d and %d", a, f)
-	}
+	a, f := found(incident.KindAnomaly).Rule().ID, found(incident.KindForecast).Rule().ID
+	must.Hold(t, a == -1 && f == -2, "rules %d and %d", a, f)
 }

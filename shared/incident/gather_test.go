@@ -121,14 +121,11 @@ func TestGatherInAnyOrder(t *testing.T) {
 			if g.Breaking() {
 				breaking[g.Cause]++
 			}
-			if !slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.Cause == g.Cause }) {
-				t.Errorf("%s without an excursion of its own", g.Cause)
-			}
+			must.Hold(t, slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.Cause == g.Cause }),
+				"%s without an excursion of its own", g.Cause)
 		}
 		for cause, n := range breaking {
-			if n > 1 {
-				t.Errorf("%d incidents break %s", n, cause)
-			}
+			must.Hold(t, n <= 1, "%d incidents break %s", n, cause)
 		}
 		must.Equal(t, "excursions that are told", len(parts), seen)
 	}

@@ -125,9 +125,8 @@ func TestMemoryOfAnotherVersionIsVoid(t *testing.T) {
 	edited := hot()
 	edited.Version++
 	memory, stretches := edited.Advance(memory, points)
-	if memory.Firing || len(stretches) != 0 || !memory.BreakingSince.Equal(after(180)) || memory.Version != edited.Version {
-		t.Errorf("%+v, %v: the edited rule judges only what came after the edit", memory, stretches)
-	}
+	must.Hold(t, !memory.Firing && len(stretches) == 0 && memory.BreakingSince.Equal(after(180)) && memory.Version == edited.Version,
+		"%+v, %v: the edited rule judges only what came after the edit", memory, stretches)
 }
 
 func TestNothingNewChangesNothing(t *testing.T) {
@@ -135,9 +134,8 @@ func TestNothingNewChangesNothing(t *testing.T) {
 	points := each(60, 31, 31, 31, 29)
 	before, _ := hot().Advance(incident.Memory{}, points)
 	memory, stretches := hot().Advance(before, points)
-	if diff := gocmp.Diff(before, memory); diff != "" || len(stretches) != 0 {
-		t.Errorf("memory (-before +after):\n%s\n%v", diff, stretches)
-	}
+	diff := gocmp.Diff(before, memory)
+	must.Hold(t, diff == "" && len(stretches) == 0, "memory (-before +after):\n%s\n%v", diff, stretches)
 }
 
 // ramp is a temperature that rises so many °C in an hour, measured every 30 s.
@@ -166,9 +164,8 @@ func TestRateLooksAtItsSpanAlone(t *testing.T) { //nolint:paralleltest // it com
 		}
 		return least
 	}
-	if rates, values := fastest(incident.TemperatureRate), fastest(incident.Temperature); rates > 500*values {
-		t.Errorf("a day of rates takes %s, of temperatures %s", rates, values)
-	}
+	rates, values := fastest(incident.TemperatureRate), fastest(incident.Temperature)
+	must.Hold(t, rates <= 500*values, "a day of rates takes %s, of temperatures %s", rates, values)
 }
 
 func TestRate(t *testing.T) {
@@ -176,28 +173,22 @@ func TestRate(t *testing.T) {
 	rule := incident.Rule{Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 20, Severity: incident.Critical}
 	_, slow := rule.Advance(incident.Memory{}, ramp(19.9, 100))
 	_, fast := rule.Advance(incident.Memory{}, ramp(20.1, 100))
-	if len(slow) != 0 || len(fast) != 1 || math.Abs(fast[0].Peak-20.1) > 1e-6 || !fast[0].Start.Equal(after(600)) {
-		t.Errorf("slow %v, fast %v: known from the tenth minute on", slow, fast)
-	}
+	must.Hold(t, len(slow) == 0 && len(fast) == 1 && math.Abs(fast[0].Peak-20.1) <= 1e-6 && fast[0].Start.Equal(after(600)),
+		"slow %v, fast %v: known from the tenth minute on", slow, fast)
 	// A node that sends every quarter of an hour has a rate, one of every 16 minutes has none.
 	sparse := func(minutes int) []incident.Point { return each(60*minutes, 20, 40, 60) }
-	if _, got := rule.Advance(incident.Memory{}, sparse(15)); len(got) != 1 || math.Abs(got[0].Peak-80) > 1e-6 {
-		t.Errorf("every 15 minutes: %v", got)
-	}
-	if _, got := rule.Advance(incident.Memory{}, sparse(16)); len(got) != 0 {
-		t.Errorf("every 16 minutes: %v", got)
-	}
+	_, got := rule.Advance(incident.Memory{}, sparse(15))
+	must.Hold(t, len(got) == 1 && math.Abs(got[0].Peak-80) <= 1e-6, "every 15 minutes: %v", got)
+	_, got = rule.Advance(incident.Memory{}, sparse(16))
+	must.Hold(t, len(got) == 0, "every 16 minutes: %v", got)
 	// Only what lies within the span counts: a jump eleven minutes ago is over.
 	jump := each(60, 20, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40)
-	_, got := rule.Advance(incident.Memory{}, jump)
-	if len(got) != 1 || got[0].Lasting || !got[0].End.Equal(after(11*60)) {
-		t.Errorf("after a jump: %v", got)
-	}
+	_, got = rule.Advance(incident.Memory{}, jump)
+	must.Hold(t, len(got) == 1 && !got[0].Lasting && got[0].End.Equal(after(11*60)), "after a jump: %v", got)
 	falling := rule
 	falling.Direction, falling.Limit = incident.Below, -20
-	if _, got := falling.Advance(incident.Memory{}, ramp(-25, 30)); len(got) != 1 {
-		t.Errorf("falling: %v", got)
-	}
+	_, got = falling.Advance(incident.Memory{}, ramp(-25, 30))
+	must.Hold(t, len(got) == 1, "falling: %v", got)
 }
 
 func TestDewPointRule(t *testing.T) {
@@ -207,9 +198,8 @@ func TestDewPointRule(t *testing.T) {
 		{Time: after(0), Temperature: 25, Humidity: 50},  // 13.9 °C
 		{Time: after(30), Temperature: 25, Humidity: 60}, // 16.7 °C
 	}
-	if _, got := rule.Advance(incident.Memory{}, points); len(got) != 1 || !got[0].Start.Equal(after(30)) || math.Abs(got[0].Peak-16.7) > 0.1 {
-		t.Errorf("%v", got)
-	}
+	_, got := rule.Advance(incident.Memory{}, points)
+	must.Hold(t, len(got) == 1 && got[0].Start.Equal(after(30)) && math.Abs(got[0].Peak-16.7) <= 0.1, "%v", got)
 }
 
 func TestJoin(t *testing.T) {
@@ -269,9 +259,8 @@ func TestJoin(t *testing.T) {
 			if diff := gocmp.Diff(c.want, got); diff != "" || len(absorbed) != c.absorbed {
 				t.Errorf("absorbs %d of %d, incident (-want +got):\n%s", len(absorbed), c.absorbed, diff)
 			}
-			if again, _ := rule.Join([]incident.Excursion{got}, c.stretch, c.late); !gocmp.Equal(got, again) {
-				t.Errorf("joined again (-once +twice):\n%s", gocmp.Diff(got, again))
-			}
+			again, _ := rule.Join([]incident.Excursion{got}, c.stretch, c.late)
+			must.Hold(t, gocmp.Equal(got, again), "joined again (-once +twice):\n%s", gocmp.Diff(got, again))
 		})
 	}
 }

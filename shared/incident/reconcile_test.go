@@ -73,21 +73,18 @@ func TestReplay(t *testing.T) {
 	one, _ := rule.Advance(incident.Memory{}, points)
 	must.Equal(t, "memory (-advanced +replayed)", "", gocmp.Diff(one, memory))
 	twice := []incident.Point{{Time: after(0), Temperature: 20}, {Time: after(0), Temperature: 31}, {Time: after(60), Temperature: 31}}
-	if _, got := rule.Replay(time.Time{}, twice); len(got) != 1 || !got[0].Start.Equal(after(0)) {
-		t.Errorf("two of one time: %+v", got)
-	}
+	_, got = rule.Replay(time.Time{}, twice)
+	must.Hold(t, len(got) == 1 && got[0].Start.Equal(after(0)), "two of one time: %+v", got)
 	cold := rule
 	cold.Direction, cold.Limit = incident.Below, 25
-	if _, got := cold.Replay(time.Time{}, twice); len(got) != 1 || got[0].Peak != 20 {
-		t.Errorf("two of one time, one too cold: %+v", got)
-	}
+	_, got = cold.Replay(time.Time{}, twice)
+	must.Hold(t, len(got) == 1 && got[0].Peak == 20, "two of one time, one too cold: %+v", got)
 	apart := []incident.Point{{Time: after(0), Temperature: reading.Missing(), Humidity: 40}, {Time: after(0), Temperature: 31, Humidity: reading.Missing()}}
 	if _, got := rule.Replay(time.Time{}, apart); len(got) != 1 || got[0].Peak != 31 {
 		t.Errorf("humidity and temperature of one time, each in a reading of its own: %+v", got)
 	}
-	if _, got := rule.Replay(after(60), points); len(got) != 2 || !got[0].Start.Equal(after(180)) {
-		t.Errorf("after the first two: %+v", got)
-	}
+	_, got = rule.Replay(after(60), points)
+	must.Hold(t, len(got) == 2 && got[0].Start.Equal(after(180)), "after the first two: %+v", got)
 }
 
 func TestInside(t *testing.T) {

@@ -139,16 +139,12 @@ func TestPresets(t *testing.T) {
 			}
 			got[limit{r.Quantity, r.Direction, r.Severity}] = r.Limit
 		}
-		if len(got) != len(rules) || len(got) != len(want[preset]) {
-			t.Errorf("%s: %v", preset, rules)
-		}
+		must.Hold(t, len(got) == len(rules) && len(got) == len(want[preset]), "%s: %v", preset, rules)
 		for l, value := range want[preset] {
 			must.Equal(t, fmt.Sprintf("%s: %v", preset, l), value, got[l])
 		}
 	}
-	if _, err := incident.Preset("comfort").Rules(scope); !errors.Is(err, incident.ErrPreset) {
-		t.Errorf("unknown preset: %v", err)
-	}
+	must.Fail(t, "unknown preset", must.Err(incident.Preset("comfort").Rules(scope)), incident.ErrPreset)
 }
 
 func TestSilentFrom(t *testing.T) {
@@ -181,12 +177,10 @@ func TestSilenceInWords(t *testing.T) {
 			t.Errorf("%s: %q, %q", name, got, text)
 		}
 	}
-	if got := incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now); got != "No reading for more than 10 min" {
-		t.Error(got)
-	}
-	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading from its 1 node for more than 10 min" {
-		t.Error(got)
-	}
+	got := incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now)
+	must.Hold(t, got == "No reading for more than 10 min", "%v", got)
+	got = incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now)
+	must.Hold(t, got == "Gateway A silent, no reading from its 1 node for more than 10 min", "%v", got)
 	for silent, want := range map[time.Duration]string{
 		5 * time.Minute: "5 min", 10*time.Minute - 1: "5 min", 10 * time.Minute: "10 min", 59 * time.Minute: "50 min",
 		time.Hour: "1 h", 23*time.Hour + 59*time.Minute: "23 h", 24 * time.Hour: "1 d", 71 * time.Hour: "2 d",

@@ -93,9 +93,7 @@ func TestDataSurvivesStopAndStart(t *testing.T) {
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
 	pid := postmaster(t, dir)
 	must.Do(t, first.Stop())
-	if alive(pid) {
-		t.Error("the server runs on after Stop")
-	}
+	must.Hold(t, !alive(pid), "the server runs on after Stop")
 	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 }
 
@@ -148,9 +146,7 @@ func TestTwoServersRunAtOnce(t *testing.T) {
 	first, second := start(t, t.TempDir()), start(t, t.TempDir())
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
 	execute(t, second, `CREATE TABLE kept AS SELECT 1`)
-	if count(t, first) != 3 || count(t, second) != 1 {
-		t.Error("the servers share their data")
-	}
+	must.Hold(t, count(t, first) == 3 && count(t, second) == 1, "the servers share their data")
 }
 
 func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
@@ -187,9 +183,8 @@ func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
 	downloading.Download = true // as the local system does; but the newest server is of no use to this data
 	for _, o := range []postgres.Options{options(dir), downloading} {
 		_, err := postgres.Start(t.Context(), o)
-		if err == nil || errors.Is(err, postgres.ErrNone) || !strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed") {
-			t.Errorf("with download %t: error %v", o.Download, err)
-		}
+		must.Hold(t, err != nil && !errors.Is(err, postgres.ErrNone) && strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed"),
+			"with download %t: error %v", o.Download, err)
 	}
 	must.Get(os.Stat(filepath.Join(dir, "data", "base")))(t)
 }
@@ -226,9 +221,8 @@ LOG:  invalid length of startup packet
 LOG:  shutting down due to startup process failure
 LOG:  database system is shut down
 `)
-	if !strings.Contains(reason, "No space left on device") || strings.Contains(reason, "accepting connections") {
-		t.Error(reason)
-	}
+	must.Hold(t, strings.Contains(reason, "No space left on device") && !strings.Contains(reason, "accepting connections"),
+		"%v", reason)
 }
 
 func TestInterruptedCreationIsMadeAgain(t *testing.T) {
@@ -244,9 +238,8 @@ func TestServerListensOnTheMachineItselfAndAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	server := start(t, t.TempDir())
 	config := must.Get(pgx.ParseConfig(server.URL()))(t)
-	if config.Host != "127.0.0.1" || config.Password == "" {
-		t.Errorf("host %s, password of %d letters", config.Host, len(config.Password))
-	}
+	must.Hold(t, config.Host == "127.0.0.1" && config.Password != "",
+		"host %s, password of %d letters", config.Host, len(config.Password))
 	config.Password = "guess"
 	if connection, err := pgx.ConnectConfig(t.Context(), config); err == nil {
 		_ = connection.Close(t.Context())

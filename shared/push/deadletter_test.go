@@ -94,15 +94,13 @@ func TestClassesOfFailure(t *testing.T) {
 				want, counter := c.before, `"messages_failed":1`
 				if c.from != never && attempt >= c.from {
 					want, counter = http.StatusAccepted, `"messages_dead_lettered":1`
-					if len(dead.attributes) != 1 || dead.attributes[0][push.AttributeReason] != string(c.reason) {
-						t.Errorf("attempt %d: in the dead letter: %v", attempt, dead.attributes)
-					}
+					must.Hold(t, len(dead.attributes) == 1 && dead.attributes[0][push.AttributeReason] == string(c.reason),
+						"attempt %d: in the dead letter: %v", attempt, dead.attributes)
 				} else if len(dead.data) != 0 {
 					t.Errorf("attempt %d is in the dead letter: %v", attempt, dead.attributes)
 				}
-				if status != want || !strings.Contains(logged, counter) {
-					t.Errorf("attempt %d answered %d, want %d; logged %s", attempt, status, want, logged)
-				}
+				must.Hold(t, status == want && strings.Contains(logged, counter),
+					"attempt %d answered %d, want %d; logged %s", attempt, status, want, logged)
 			}
 		})
 	}
@@ -174,9 +172,8 @@ func TestDeadLetterIsTheOriginal(t *testing.T) {
 				want.Trace = traced
 			}
 			if c.cause != "" {
-				if len(got.Error) > 1024 || len(got.Error) < 1000 || !utf8.ValidString(got.Error) || !strings.HasSuffix(got.Error, "é") {
-					t.Errorf("the error is %d bytes: %q", len(got.Error), got.Error)
-				}
+				must.Hold(t, len(got.Error) <= 1024 && len(got.Error) >= 1000 && utf8.ValidString(got.Error) && strings.HasSuffix(got.Error, "é"),
+					"the error is %d bytes: %q", len(got.Error), got.Error)
 				want.Error = got.Error
 			}
 			must.Equal(t, "", want, got)
@@ -200,16 +197,13 @@ func TestDeadLetterThatFailsIsNotLost(t *testing.T) {
 		return push.Permanent(push.ReasonMalformed, errors.New("no JSON"))
 	}
 	status, logged := answer(t, dead, example(), refuses)
-	if status != http.StatusServiceUnavailable || !strings.Contains(logged, "topic is away") || !strings.Contains(logged, `"messages_failed":1`) ||
-		strings.Contains(logged, push.DeadLetterMessage) {
-		t.Errorf("answered %d, logged %s", status, logged)
-	}
+	must.Hold(t, status == http.StatusServiceUnavailable && strings.Contains(logged, "topic is away") && strings.Contains(logged, `"messages_failed":1`) && !strings.Contains(logged, push.DeadLetterMessage),
+		"answered %d, logged %s", status, logged)
 	m := example()
 	m.DeliveryAttempt = push.MaxUnexpectedAttempts
 	status, logged = answer(t, dead, m, func(context.Context, push.Message) error { panic("nil map") })
-	if status != http.StatusInternalServerError || !strings.Contains(logged, "deadletter_test.go") {
-		t.Errorf("a panic answered %d, logged %s", status, logged)
-	}
+	must.Hold(t, status == http.StatusInternalServerError && strings.Contains(logged, "deadletter_test.go"),
+		"a panic answered %d, logged %s", status, logged)
 
 	dead.err = nil
 	handler := push.Handler(push.Config{DeadLetter: dead, Clock: time.Now, Log: logging.Discard()}, refuses)
@@ -217,9 +211,8 @@ func TestDeadLetterThatFailsIsNotLost(t *testing.T) {
 	cancel()
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(encode(t, example()))))
-	if recorder.Code != http.StatusAccepted || len(dead.data) != 1 {
-		t.Errorf("after its context ended: answered %d", recorder.Code)
-	}
+	must.Hold(t, recorder.Code == http.StatusAccepted && len(dead.data) == 1,
+		"after its context ended: answered %d", recorder.Code)
 }
 
 // TestDecodeDeadLetterOfPubSub reads what Pub/Sub adds when it moves a message itself,
@@ -249,18 +242,16 @@ func TestDecodeDeadLetterOfPubSub(t *testing.T) {
 	long["CloudPubSubDeadLetterSourceSubscription"] = "projects/p/subscriptions/detect"
 	for name, attributes := range map[string]map[string]string{"moved": moved(), "forged": forged, "full name": long} {
 		got := must.Get(push.DecodeDeadLetter("9", []byte("{}"), attributes))(t)
-		if !got.Message.PublishTime.Equal(want.Message.PublishTime) {
-			t.Errorf("%s: published %s", name, got.Message.PublishTime)
-		}
+		must.Hold(t, got.Message.PublishTime.Equal(want.Message.PublishTime),
+			"%s: published %s", name, got.Message.PublishTime)
 		got.Message.PublishTime = want.Message.PublishTime
 		must.Equal(t, name, want, got)
 	}
 	for _, missing := range []string{"CloudPubSubDeadLetterSourceSubscription", "CloudPubSubDeadLetterSourceTopicPublishTime", "CloudPubSubDeadLetterSourceDeliveryCount"} {
 		attributes := moved()
 		delete(attributes, missing)
-		if got, err := push.DecodeDeadLetter("9", nil, attributes); err == nil {
-			t.Errorf("without %s: %+v", missing, got)
-		}
+		got, err := push.DecodeDeadLetter("9", nil, attributes)
+		must.Hold(t, err != nil, "without %s: %+v", missing, got)
 	}
 }
 

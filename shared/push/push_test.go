@@ -85,9 +85,8 @@ func TestHandlerAnswers(t *testing.T) {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), c.method, "/", bytes.NewReader(c.body)))
 			must.Equal(t, "answered", c.want, answer.Code)
-			if !strings.Contains(logged.String(), c.logged) || (c.logged == "" && logged.Len() > 0) {
-				t.Errorf("logged %q, want it to hold %q", logged.String(), c.logged)
-			}
+			must.Hold(t, strings.Contains(logged.String(), c.logged) && (c.logged != "" || logged.Len() == 0),
+				"logged %q, want it to hold %q", logged.String(), c.logged)
 		})
 	}
 }

@@ -51,12 +51,9 @@ func TestCorrection(t *testing.T) {
 		if c.corrected {
 			want = want.WithUncorrected(reading.Pointer(c.temperature), reading.Pointer(c.humidity))
 		}
-		if !got.Equal(want) || math.Signbit(got.Temperature) && got.Temperature == 0 {
-			t.Errorf("%s: %+v, want %+v", name, got, want)
-		}
-		if !got.AsMeasured().Equal(r) {
-			t.Errorf("%s: as measured %+v, want %+v", name, got.AsMeasured(), r)
-		}
+		must.Hold(t, got.Equal(want) && (!math.Signbit(got.Temperature) || got.Temperature != 0),
+			"%s: %+v, want %+v", name, got, want)
+		must.Hold(t, got.AsMeasured().Equal(r), "%s: as measured %+v, want %+v", name, got.AsMeasured(), r)
 	}
 	for at, want := range map[time.Duration][4]float64{0: {20.3, 38.75, 19.7, 41.25}, -2 * time.Hour: {20, 40, 20, 40}} {
 		temperature, humidity := corrections.Values(from.Add(at), 20, 40)

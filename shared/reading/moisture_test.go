@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -11,9 +12,8 @@ func TestAbsoluteHumidity(t *testing.T) {
 	t.Parallel()
 	// Saturated air holds 17.3 g/m³ at 20 °C, half-saturated air half of it.
 	for humidity, want := range map[float64]float64{100: 17.3, 50: 8.65, 0: 0} {
-		if got := reading.AbsoluteHumidity(20, humidity); math.Abs(got-want) > 0.1 {
-			t.Errorf("at %g %%: %g g/m³, want %g", humidity, got, want)
-		}
+		got := reading.AbsoluteHumidity(20, humidity)
+		must.Hold(t, math.Abs(got-want) <= 0.1, "at %g %%: %g g/m³, want %g", humidity, got, want)
 	}
 }
 
@@ -25,21 +25,18 @@ func TestDewPoint(t *testing.T) {
 		{20, 100, 20}, {25, 50, 13.9}, {18, 40, 4.2}, {27, 60, 18.6}, {-10, 100, -10}, {30, 10, -5.0},
 	} {
 		got := reading.DewPoint(c.temperature, c.humidity)
-		if math.Abs(got-c.want) > 0.2 {
-			t.Errorf("at %g °C and %g %%: %.2f °C, want %g", c.temperature, c.humidity, got, c.want)
-		}
+		must.Hold(t, math.Abs(got-c.want) <= 0.2,
+			"at %g °C and %g %%: %.2f °C, want %g", c.temperature, c.humidity, got, c.want)
 		if back := reading.RelativeHumidity(c.temperature, got); math.Abs(back-c.humidity) > 1e-9 {
 			t.Errorf("at %g °C and a dew point of %g °C: %g %%, want %g", c.temperature, got, back, c.humidity)
 		}
 		held := reading.AbsoluteHumidity(c.temperature, c.humidity) * (273.15 + c.temperature)
 		saturated := reading.AbsoluteHumidity(got, 100) * (273.15 + got)
-		if math.Abs(held-saturated) > 1e-6*held {
-			t.Errorf("at %g °C and %g %%: holds %g, saturated at its dew point %g", c.temperature, c.humidity, held, saturated)
-		}
+		must.Hold(t, math.Abs(held-saturated) <= 1e-6*held,
+			"at %g °C and %g %%: holds %g, saturated at its dew point %g", c.temperature, c.humidity, held, saturated)
 	}
 	for _, humidity := range []float64{0, 0.05} {
-		if got, want := reading.DewPoint(20, humidity), reading.DewPoint(20, 0.1); got != want || math.IsInf(got, 0) {
-			t.Errorf("at %g %%: %g, want that of 0.1 %%, %g", humidity, got, want)
-		}
+		got, want := reading.DewPoint(20, humidity), reading.DewPoint(20, 0.1)
+		must.Hold(t, got == want && !math.IsInf(got, 0), "at %g %%: %g, want that of 0.1 %%, %g", humidity, got, want)
 	}
 }

@@ -72,9 +72,8 @@ func TestValidate(t *testing.T) {
 
 func TestReservedNodeIsNoSensor(t *testing.T) {
 	t.Parallel()
-	if reserved, other := reading.ValidateSensorID(reading.ProbeNodeID), reading.ValidateSensorID("n"); !errors.Is(reserved, reading.ErrReserved) || other != nil {
-		t.Errorf("%v, another: %v", reserved, other)
-	}
+	reserved, other := reading.ValidateSensorID(reading.ProbeNodeID), reading.ValidateSensorID("n")
+	must.Hold(t, errors.Is(reserved, reading.ErrReserved) && other == nil, "%v, another: %v", reserved, other)
 }
 
 // TestDated holds that a reading keeps its own time, however old, up to two
@@ -116,9 +115,7 @@ func TestSignedTime(t *testing.T) {
 			t.Errorf("published %s off: %s, %v, want %v", off, got, err, want)
 		}
 	}
-	if _, err := reading.SignedTime(time.Time{}, 0, time.Time{}); !errors.Is(err, reading.ErrStale) {
-		t.Errorf("without a timestamp: %v", err)
-	}
+	must.Fail(t, "without a timestamp", must.Err(reading.SignedTime(time.Time{}, 0, time.Time{})), reading.ErrStale)
 }
 
 func TestBeyond(t *testing.T) {
@@ -126,9 +123,8 @@ func TestBeyond(t *testing.T) {
 	for value, want := range map[float64][2]string{
 		30.25: {"30.3", "30.0"}, 30.35: {"30.4", "30.0"}, -0.04: {"0.0", "30.0"}, 30.004: {"30.004", "30.000"}, 30.00000001: {"30.000000", "30.000000"},
 	} {
-		if value, limit := reading.Beyond(value, 30); [2]string{value, limit} != want {
-			t.Errorf("%s beyond %s, want %s", value, limit, want)
-		}
+		value, limit := reading.Beyond(value, 30)
+		must.Hold(t, [2]string{value, limit} == want, "%s beyond %s, want %s", value, limit, want)
 	}
 }
 
@@ -139,14 +135,11 @@ func TestIdentity(t *testing.T) {
 	same := r
 	same.Time = r.Time.In(time.FixedZone("far", 3600)).Round(0).Add(-500 * time.Nanosecond)
 	same.Temperature = 99
-	if r.Identity() != same.Identity() {
-		t.Errorf("%v and %v differ, though they name one instant at storage precision", r.Identity(), same.Identity())
-	}
+	must.Hold(t, r.Identity() == same.Identity(),
+		"%v and %v differ, though they name one instant at storage precision", r.Identity(), same.Identity())
 	later := r
 	later.Time = r.Time.Add(reading.Precision)
-	if r.Identity() == later.Identity() {
-		t.Error("two readings a microsecond apart share an identity")
-	}
+	must.Hold(t, r.Identity() != later.Identity(), "two readings a microsecond apart share an identity")
 }
 
 func TestWindowValidate(t *testing.T) {

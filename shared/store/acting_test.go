@@ -106,9 +106,8 @@ func TestActOnAnIncident(t *testing.T) {
 			}
 			must.Do(t, err)
 			must.Equal(t, fmt.Sprint(k, " ", c.do), c.want, state{got.TakenBy, got.Comment, store.UTC(got.TakenAt), store.UTC(got.SnoozedUntil), got.Seen})
-			if more := db.changes(t, db.anna)[before:]; !slices.Equal(more, log) {
-				t.Errorf("%d: %+v is logged as %v, want %v", k, c.do, more, log)
-			}
+			more := db.changes(t, db.anna)[before:]
+			must.Hold(t, slices.Equal(more, log), "%d: %+v is logged as %v, want %v", k, c.do, more, log)
 		}
 	}
 	hour := clock(3600)
@@ -116,9 +115,8 @@ func TestActOnAnIncident(t *testing.T) {
 		_, err := db.Act(t.Context(), db.bruno, id, incidents.Action{Event: event, By: "bruno1"}, at)
 		must.Fail(t, fmt.Sprint("another customer: ", event), err, store.ErrNoIncident)
 	}
-	if _, err := db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventEnded, By: "anna12"}, at); err == nil {
-		t.Error("people may end an incident")
-	}
+	must.Hold(t, must.Err(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventEnded, By: "anna12"}, at)) != nil,
+		"people may end an incident")
 	db.judge(t, judged("n1", 60, 20))
 	db.settle(t, 3600)
 	for _, event := range []incident.Event{incident.EventTaken, incident.EventSnoozed, incident.EventHandedOver, incident.EventGivenBack} {
@@ -126,9 +124,8 @@ func TestActOnAnIncident(t *testing.T) {
 		must.Fail(t, fmt.Sprint("over: ", event), err, incidents.ErrIncidentOver)
 	}
 	after := must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventCommented, By: "anna12", Comment: "a door"}, hour))(t)
-	if after.Comment != "a door" || after.Lasting || after.TakenAt != nil || after.Now != nil || after.Seen {
-		t.Errorf("%+v", after)
-	}
+	must.Hold(t, after.Comment == "a door" && !after.Lasting && after.TakenAt == nil && after.Now == nil && !after.Seen,
+		"%+v", after)
 	var timeline []string
 	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, id))(t) {
 		timeline = append(timeline, strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment)))
@@ -159,9 +156,7 @@ func TestActOnAMergedIncident(t *testing.T) {
 		t.Fatalf("%d and %d have become %+v", older, younger, one)
 	}
 	acted := must.Get(db.Act(t.Context(), db.anna, younger, incidents.Action{Event: incident.EventHandedOver, By: "anna12", To: "berta1"}, clock(1030)))(t)
-	if acted.ID != older || acted.TakenBy != "berta1" {
-		t.Errorf("acting on the younger: %+v", acted)
-	}
+	must.Hold(t, acted.ID == older && acted.TakenBy == "berta1", "acting on the younger: %+v", acted)
 	must.Equal(t, "reading the younger", older, must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t).ID)
 	parts := db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: older})
 	must.Equal(t, "excursions by the younger", parts, db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: younger}))
@@ -171,9 +166,8 @@ func TestActOnAMergedIncident(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%+v", c), older, c.IncidentID)
 		events = append(events, c.Event)
 	}
-	if !slices.Contains(events, incident.EventMerged) || !slices.Contains(events, incident.EventTaken) || events[len(events)-1] != incident.EventHandedOver {
-		t.Errorf("timeline %v", events)
-	}
+	must.Hold(t, slices.Contains(events, incident.EventMerged) && slices.Contains(events, incident.EventTaken) && events[len(events)-1] == incident.EventHandedOver,
+		"timeline %v", events)
 }
 
 // TestTakenCallsForMoreOnly takes an incident while it is expected, and each time it calls:
@@ -212,9 +206,8 @@ func TestTakenCallsForMoreOnly(t *testing.T) {
 	expected := forecast()
 	expected.Severity = incident.Warning
 	step("a forecast", true, send("n1", 25, 40, expected))
-	if i := db.only(t, second); i.Actual || i.Cause != incident.TooHot {
-		t.Errorf("%+v", i)
-	}
+	i := db.only(t, second)
+	must.Hold(t, !i.Actual && i.Cause == incident.TooHot, "%+v", i)
 	step("of the other node, too", false, send("n2", 25, 40, expected))
 	rise := anomaly(4)
 	rise.Cause, rise.Value, rise.High = "own_temperature_1h", 26, 24
@@ -268,19 +261,16 @@ func TestStandingHidesNothing(t *testing.T) {
 	db.ingested(t, damp("n2", 600, 63), damp("n2", 630, 50))
 	must.Equal(t, "while it is news", []string{"started!", "taken", "joined"}, db.changes(t, db.anna))
 	db.ingested(t, damp("n1", 3500, 83), damp("n2", 3500, 50))
-	if i := db.only(t, 3599); i.Now.Standing != 0 || i.Now.Worst.Severity != incident.Critical {
-		t.Errorf("before an hour: %+v", i.Now)
-	}
+	i := db.only(t, 3599)
+	must.Hold(t, i.Now.Standing == 0 && i.Now.Worst.Severity == incident.Critical, "before an hour: %+v", i.Now)
 	db.settle(t, 3600)
 	if i := db.only(t, 3600); i.Now.Standing != 1 || (i.Now.Worst != incidents.Priority{}) || i.Worst.NodeID != "n1" || i.TakenAt == nil {
 		t.Errorf("after an hour: %+v", i)
 	}
 	db.ingested(t, damp("n2", 3700, 63))
-	i := db.only(t, 3700)
+	i = db.only(t, 3700)
 	must.Equal(t, "a leak", []string{"started!", "taken", "joined", "joined", "worse!"}, db.changes(t, db.anna))
-	if i.TakenAt != nil || i.Seen {
-		t.Errorf("it calls: %+v", i)
-	}
+	must.Hold(t, i.TakenAt == nil && !i.Seen, "it calls: %+v", i)
 	db.act(t, i.ID, 3710, incident.EventTaken)
 	if i := db.only(t, 3720); i.Now.Standing != 1 || i.Worst.NodeID != "n2" || *i.Now.Value != 63 || i.Now.Sensors != 2 || math.Abs(i.Now.Worst.Excess-0.3) > 1e-9 {
 		t.Errorf("told by what does not stand: %+v", i)
@@ -388,9 +378,8 @@ func TestOldDeliveryAfterTaking(t *testing.T) {
 	db.judge(t, judged("n1", 0, 60))
 	db.act(t, db.only(t, 7200).ID, 7200, incident.EventTaken)
 	db.judge(t, judged("n1", -30, 60)) // it has waited since it was published
-	if i := db.only(t, 7201); i.TakenAt == nil || !i.StartTime.Equal(clock(-30)) {
-		t.Errorf("%+v", i)
-	}
+	i := db.only(t, 7201)
+	must.Hold(t, i.TakenAt != nil && i.StartTime.Equal(clock(-30)), "%+v", i)
 	must.Equal(t, "told", []string{"started!", "taken"}, db.changes(t, db.anna))
 }
 

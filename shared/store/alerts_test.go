@@ -44,16 +44,14 @@ func TestAlertBesideAnUncommittedDeletion(t *testing.T) {
 	db.insert(t, hot("a"), incidents.AlertStored)
 	must.Do(t, deletion.Commit(t.Context()))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	if again, err := db.InsertAlert(t.Context(), hot("a")); err != nil || again == incidents.AlertStored {
-		t.Errorf("delivered again: %v, %v", again, err)
-	}
+	again := must.Get(db.InsertAlert(t.Context(), hot("a")))(t)
+	must.Hold(t, again != incidents.AlertStored, "delivered again: %v", again)
 	after := hot("b")
 	after.Time = time.Now().Add(time.Minute)
 	db.insert(t, after, incidents.AlertStored)
 	annas, brunos := db.history(t, db.anna), db.history(t, db.bruno)
-	if len(annas) != 1 || !annas[0].Time.Equal(instant()) || len(brunos) != 1 || !brunos[0].Time.Equal(after.Time.Truncate(time.Microsecond)) {
-		t.Errorf("anna sees %+v, bruno %+v", annas, brunos)
-	}
+	must.Hold(t, len(annas) == 1 && annas[0].Time.Equal(instant()) && len(brunos) == 1 && brunos[0].Time.Equal(after.Time.Truncate(time.Microsecond)),
+		"anna sees %+v, bruno %+v", annas, brunos)
 }
 
 // TestAlertIsStoredOncePerReadingAndType shows contract 6.2, 9.7.
@@ -105,9 +103,8 @@ func TestActiveAlertsAreReadInPages(t *testing.T) {
 	all, err := db.active(t.Context(), db.anna)
 	seen := map[int64]bool{}
 	for i, a := range all {
-		if seen[a.ID] = true; i > 0 && a.Time.After(all[i-1].Time) {
-			t.Errorf("alert %d is newer than the one before", i)
-		}
+		seen[a.ID] = true
+		must.Hold(t, i == 0 || !a.Time.After(all[i-1].Time), "alert %d is newer than the one before", i)
 	}
 	if err != nil || len(all) != 2500 || len(seen) != 2500 {
 		t.Fatalf("%d alerts, %d different ones, %v", len(all), len(seen), err)

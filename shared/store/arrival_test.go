@@ -97,9 +97,8 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 		if toldInOrder == nil {
 			toldInOrder = people
 		}
-		if diff := cmp.Diff(toldInOrder, people); diff != "" || len(people) < days {
-			t.Errorf("incidents %s (-in order +got):\n%s", order.name, diff)
-		}
+		diff := cmp.Diff(toldInOrder, people)
+		must.Hold(t, diff == "" && len(people) >= days, "incidents %s (-in order +got):\n%s", order.name, diff)
 		var parts []incident.Part
 		for r, rule := range rules {
 			for _, i := range rule.Preview(series.points) {
@@ -139,9 +138,8 @@ func TestClockAheadEndsNothing(t *testing.T) {
 	}
 	db.judge(t, at(-10*time.Minute, 60), at(3*time.Hour, 20), at(-8*time.Minute, 58), at(-7*time.Minute, 58))
 	found := db.happened(t, "n1")
-	if len(found) != 1 || !found[0].Lasting || !found[0].Start.Equal(now.Add(-10*time.Minute)) || !found[0].End.Equal(now.Add(-7*time.Minute)) {
-		t.Errorf("hot before and after a clock that was ahead: %+v", found)
-	}
+	must.Hold(t, len(found) == 1 && found[0].Lasting && found[0].Start.Equal(now.Add(-10*time.Minute)) && found[0].End.Equal(now.Add(-7*time.Minute)),
+		"hot before and after a clock that was ahead: %+v", found)
 }
 
 // TestBacklogReplaysNothingWithinAnIncident delivers the backlog of a node that was hot
@@ -160,9 +158,7 @@ func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
 	}
 	db.judge(t, at(last), at(0))
 	known := replays.Load()
-	if known == 0 {
-		t.Error("the oldest reading had nothing replayed")
-	}
+	must.Hold(t, known != 0, "the oldest reading had nothing replayed")
 	for i := last - 1; i > 0; i-- {
 		db.judge(t, at(i))
 	}
@@ -264,8 +260,6 @@ func TestUnjudged(t *testing.T) {
 		found[0].Arrived, found[0].Defaults = now, hot.Defaults
 		db.judge(t, found...)
 		got := db.happened(t, "n1")
-		if len(got) != 1 || got[0].Lasting || !got[0].End.Equal(now.Add(-20*time.Second)) {
-			t.Errorf("%+v", got)
-		}
+		must.Hold(t, len(got) == 1 && !got[0].Lasting && got[0].End.Equal(now.Add(-20*time.Second)), "%+v", got)
 	}
 }

@@ -36,9 +36,8 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 	}
 	failed := errors.New("after the change")
 	must.Fail(t, "a transaction that fails", rename(failed), failed)
-	if room, err := db.Room(t.Context(), db.anna, db.annasRoom); err != nil || room.Name != "Room" || db.count(t, `SELECT count(*) FROM audit_log`, nil) != 0 {
-		t.Errorf("left %+v, %v", room, err)
-	}
+	room := must.Get(db.Room(t.Context(), db.anna, db.annasRoom))(t)
+	must.Hold(t, room.Name == "Room" && db.count(t, `SELECT count(*) FROM audit_log`, nil) == 0, "left %+v", room)
 	must.Do(t, rename(nil))
 	must.Equal(t, "entries", 1, db.count(t, `SELECT count(*) FROM audit_log WHERE before->>'Name' = 'Room' AND after->>'Name' = 'Renamed' AND customer_id = @anna`, map[string]any{"anna": db.anna}))
 	must.Fail(t, "a sensor of the transaction", func() error {

@@ -65,23 +65,19 @@ func TestBacklogCallsNobody(t *testing.T) {
 		deliver(i, end.Add(-time.Hour+time.Duration(i)*time.Second), 20, end)
 	}
 	for _, e := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
-		if !e.Late || e.Lasting {
-			t.Errorf("%+v", e)
-		}
+		must.Hold(t, e.Late && !e.Lasting, "%+v", e)
 	}
 	of := func(room int64) []string { return db.roomIncidents(t, db.anna, room) }
 	for _, room := range []int64{db.annasRoom, other} {
-		if found := of(room); len(found) != 1 || !strings.Contains(found[0], " over ") {
-			t.Errorf("incidents of a room: %q", found)
-		}
+		found := of(room)
+		must.Hold(t, len(found) == 1 && strings.Contains(found[0], " over "), "incidents of a room: %q", found)
 	}
 	must.Equal(t, "calls by what was over when it arrived", 0, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
 	// One that is hot in time is told of, in its room.
 	deliver(0, end, 55, end)
 	deliver(3, end, 55, end)
 	lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
-	if len(lasting) != 2 || lasting[0].Late || lasting[0].IncidentID != lasting[1].IncidentID || len(of(db.annasRoom)) != 2 {
-		t.Errorf("%+v, %q", lasting, of(db.annasRoom))
-	}
+	must.Hold(t, len(lasting) == 2 && !lasting[0].Late && lasting[0].IncidentID == lasting[1].IncidentID && len(of(db.annasRoom)) == 2,
+		"%+v, %q", lasting, of(db.annasRoom))
 	must.Equal(t, "calls", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
 }

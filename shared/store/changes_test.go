@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -102,22 +101,17 @@ func TestChangesLeadToWhatIncidentsBecame(t *testing.T) {
 			i, present := part.Incidents[c.IncidentID]
 			seen = append(seen, fmt.Sprint(c.Number, " ", c.IncidentID, " ", present && i.ID == c.IncidentID))
 		}
-		if part.Next != 5 || part.More {
-			t.Errorf("next %d, more %t", part.Next, part.More)
-		}
+		must.Hold(t, part.Next == 5 && !part.More, "next %d, more %t", part.Next, part.More)
 		return seen
 	}
 	last := fmt.Sprint(ids[2], " true")
 	must.Equal(t, "all rooms", []string{"1 " + last, "2 " + last, "3 " + last, fmt.Sprint("4 ", ids[3], " false"), "5 " + last}, read(t.Context()))
 	must.Equal(t, "the first room", []string{fmt.Sprint("1 ", ids[0], " false")}, read(store.InRooms(t.Context(), rooms[:1])))
 	must.Equal(t, "the third room", []string{"3 " + last, "5 " + last}, read(store.InRooms(t.Context(), rooms[2:3])))
-	if seen := read(store.InRooms(t.Context(), []int64{})); len(seen) > 0 {
-		t.Errorf("no room: %v", seen)
-	}
+	seen := read(store.InRooms(t.Context(), []int64{}))
+	must.Hold(t, len(seen) == 0, "no room: %v", seen)
 
-	if _, err := db.Changes(t.Context(), db.anna, 6, 100, instant()); !errors.Is(err, incidents.ErrAfterLast) {
-		t.Errorf("a cursor beyond the end: %v", err)
-	}
+	must.Fail(t, "a cursor beyond the end", must.Err(db.Changes(t.Context(), db.anna, 6, 100, instant())), incidents.ErrAfterLast)
 }
 
 // TestListenChanges has a listener hear of each commit's customer, and end with its connection.
@@ -143,7 +137,5 @@ func TestListenChanges(t *testing.T) {
 		t.Fatal("nothing is heard")
 	}
 	db.sql(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'`, nil)
-	if err := <-ended; err == nil {
-		t.Error("no error when the connection ends")
-	}
+	must.Hold(t, <-ended != nil, "no error when the connection ends")
 }

@@ -61,8 +61,7 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 	}
 	_, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "one more")
 	must.Fail(t, "one more code", err, store.ErrTooManyGateways)
-	_, err = db.VisibleNode(t.Context(), db.bruno, "n1")
-	must.Fail(t, "a node of another customer", err, store.ErrNoSensor)
+	must.Fail(t, "a node of another customer", must.Err(db.VisibleNode(t.Context(), db.bruno, "n1")), store.ErrNoSensor)
 	must.Equal(t, "gateways left", 0, db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}))
 	must.Equal(t, "after the gateway is gone", all, db.visible(t, db.anna))
 	temperature, _ := db.shown(t)
@@ -78,29 +77,24 @@ func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
 	db.enrolled(t, db.anna)
 	start := db.now(t)
 	db.ingest(t, 0, start, 21)
-	if temperature, sensor := db.shown(t); temperature != 21 || sensor.Signed {
-		t.Errorf("open: %v, %+v", temperature, sensor)
-	}
+	temperature, sensor := db.shown(t)
+	must.Hold(t, temperature == 21 && !sensor.Signed, "open: %v, %+v", temperature, sensor)
 	db.ingest(t, db.anna, start.Add(time.Second), 22)
-	if temperature, sensor := db.shown(t); temperature != 22 || !sensor.Signed || sensor.AlsoUnenrolled {
-		t.Errorf("signed: %v, %+v", temperature, sensor)
-	}
+	temperature, sensor = db.shown(t)
+	must.Hold(t, temperature == 22 && sensor.Signed && !sensor.AlsoUnenrolled, "signed: %v, %+v", temperature, sensor)
 	forged := db.ingest(t, 0, start.Add(2*time.Second), 99)
-	if temperature, sensor := db.shown(t); temperature != 22 || !sensor.AlsoUnenrolled {
-		t.Errorf("after a forged reading: %v, %+v", temperature, sensor)
-	}
+	temperature, sensor = db.shown(t)
+	must.Hold(t, temperature == 22 && sensor.AlsoUnenrolled, "after a forged reading: %v, %+v", temperature, sensor)
 	must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: forged, Arrived: forged.Time, Defaults: alert.Defaults()}))
 	must.Equal(t, "excursions", 0, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 	must.Equal(t, "its alert", incidents.AlertIgnored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]))(t))
 	late := forged
 	late.Time = start // from before the signed reading
 	must.Equal(t, "an alert of before", incidents.AlertStored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(late, alert.Defaults())[0]))(t))
-	nodes, err := db.RoomNodes(t.Context(), db.anna, db.annasRoom, nil)
-	if err != nil || len(nodes) != 1 || nodes[0].Channel != reading.Channel(db.anna) {
-		t.Errorf("detection compares with %+v, %v", nodes, err)
-	}
-	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-	must.Fail(t, "the id, which Anna still holds", err, store.ErrSensorExists)
+	nodes := must.Get(db.RoomNodes(t.Context(), db.anna, db.annasRoom, nil))(t)
+	must.Hold(t, len(nodes) == 1 && nodes[0].Channel == reading.Channel(db.anna), "detection compares with %+v", nodes)
+	must.Fail(t, "the id, which Anna still holds", must.Err(db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))),
+		store.ErrSensorExists)
 }
 
 // TestMemoryMovesWithTheSensor: an incident goes on when its sensor becomes signed, though
@@ -124,14 +118,12 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 	judge(db.anna, start.Add(time.Second), 61)
 	must.Equal(t, "active alerts once it is signed", 0, len(must.Get(db.active(t.Context(), db.anna))(t)))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(got) != 1 || !got[0].Lasting || got[0].Peak != 61 || !got[0].StartTime.Equal(reading.TruncateTime(start)) {
-		t.Errorf("incidents %+v", got)
-	}
+	must.Hold(t, len(got) == 1 && got[0].Lasting && got[0].Peak == 61 && got[0].StartTime.Equal(reading.TruncateTime(start)),
+		"incidents %+v", got)
 	must.Equal(t, "memories stayed", 0, db.count(t, `SELECT count(*) FROM rule_memory WHERE channel = 0`, nil))
 	judge(db.anna, start.Add(2*time.Second), 20)
-	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].Lasting {
-		t.Errorf("incidents %+v", got)
-	}
+	got = db.excursions(t, db.anna, incidents.ExcursionQuery{})
+	must.Hold(t, len(got) == 1 && !got[0].Lasting, "incidents %+v", got)
 	if n := db.count(t, `SELECT count(*) FROM audit_log WHERE customer_id = @anna AND actor = 'gateway:gw-a' AND operation = 'signSensor' AND subject = 'sensor:n1'`,
 		pgx.NamedArgs{"anna": db.anna}); n != 1 {
 		t.Errorf("%d audit entries", n)
@@ -155,30 +147,24 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 		t.Fatalf("visible %v", spans)
 	}
 	within(t, spans[1], before, after, time.Time{}, time.Time{})
-	if temperature, _ := db.shown(t); temperature != 22 {
-		t.Errorf("shows %v", temperature)
-	}
+	temperature, _ := db.shown(t)
+	must.Hold(t, temperature == 22, "shows %v", temperature)
 	db.ingest(t, db.anna, signed.Add(time.Millisecond), 23) // a backlog
 	db.ingest(t, 0, db.now(t), 24)
-	if temperature, sensor := db.shown(t); temperature != 24 || sensor.Signed {
-		t.Errorf("set back: %v, %+v", temperature, sensor)
-	}
+	temperature, sensor := db.shown(t)
+	must.Hold(t, temperature == 24 && !sensor.Signed, "set back: %v, %+v", temperature, sensor)
 	must.Equal(t, "signed again", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1", 0))(t).Signed)
 	db.ingest(t, db.anna, db.now(t), 25)
-	if temperature, sensor := db.shown(t); temperature != 25 || !sensor.Signed {
-		t.Errorf("signed again: %v, %+v", temperature, sensor)
-	}
+	temperature, sensor = db.shown(t)
+	must.Hold(t, temperature == 25 && sensor.Signed, "signed again: %v, %+v", temperature, sensor)
 	// Deleted and created again, its open time ends where it was signed.
 	end := db.openSpans(t, db.anna)[1].Until
 	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	db.claim(t, db.anna, db.annasRoom, "n1") // signed at once: her gateways report it
-	if spans := db.openSpans(t, db.anna); len(spans) != 2 || !spans[1].Until.Equal(end) {
-		t.Errorf("visible %v, want an end at %v", spans, end)
-	}
+	spans = db.openSpans(t, db.anna)
+	must.Hold(t, len(spans) == 2 && spans[1].Until.Equal(end), "visible %v, want an end at %v", spans, end)
 	// Another may hold the id now. Then hers cannot be set back.
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
-	_, err := db.SetBackSensor(t.Context(), db.anna, "n1", 0)
-	must.Fail(t, "while another holds the id", err, store.ErrSensorExists)
-	_, err = db.SetBackSensor(t.Context(), db.anna, "n2", 0)
-	must.Fail(t, "no sensor", err, store.ErrNoSensor)
+	must.Fail(t, "while another holds the id", must.Err(db.SetBackSensor(t.Context(), db.anna, "n1", 0)), store.ErrSensorExists)
+	must.Fail(t, "no sensor", must.Err(db.SetBackSensor(t.Context(), db.anna, "n2", 0)), store.ErrNoSensor)
 }

@@ -52,17 +52,12 @@ func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
 		ModelVersion: "anomaly_v1,forecasting_v1", Used: verdicts,
 	}
 	run := must.Get(db.CompleteRun(t.Context(), claim, result))(t)
-	if run.Status != learning.RunCompleted || run.CompletedAt == nil || *run.TrainingDataCount != 5000 || *run.ValidatedDataCount != 2 ||
-		*run.ModelVersion != result.ModelVersion || string(run.Metrics) != string(result.Metrics) || run.ErrorMessage != nil {
-		t.Errorf("completed %+v", run)
-	}
+	must.Hold(t, run.Status == learning.RunCompleted && run.CompletedAt != nil && *run.TrainingDataCount == 5000 && *run.ValidatedDataCount == 2 && *run.ModelVersion == result.ModelVersion && string(run.Metrics) == string(result.Metrics) && run.ErrorMessage == nil,
+		"completed %+v", run)
 	must.Equal(t, "used", []int64{verdicts[0].ID, verdicts[1].ID}, db.used(t))
-	_, err := db.CompleteRun(t.Context(), claim, result)
-	must.Fail(t, "complete again", err, store.ErrRunEnded)
-	_, err = db.FailRun(t.Context(), claim, "no")
-	must.Fail(t, "fail afterwards", err, store.ErrRunEnded)
-	_, err = db.ClaimRun(t.Context(), claim.RunID)
-	must.Fail(t, "claim afterwards", err, store.ErrRunEnded)
+	must.Fail(t, "complete again", must.Err(db.CompleteRun(t.Context(), claim, result)), store.ErrRunEnded)
+	must.Fail(t, "fail afterwards", must.Err(db.FailRun(t.Context(), claim, "no")), store.ErrRunEnded)
+	must.Fail(t, "claim afterwards", must.Err(db.ClaimRun(t.Context(), claim.RunID)), store.ErrRunEnded)
 }
 
 func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
@@ -72,10 +67,9 @@ func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
 	must.Get(db.ValidatePrediction(t.Context(), db.anna, verdicts[0].ID, learning.FeedbackNotOK))(t)
 	must.Get(db.CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
 	must.Equal(t, "used", []int64{verdicts[1].ID}, db.used(t))
-	left, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
-	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != learning.FeedbackNotOK {
-		t.Errorf("left %+v, %v", left, err)
-	}
+	left := must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t)
+	must.Hold(t, len(left) == 1 && left[0].ID == verdicts[0].ID && left[0].Feedback == learning.FeedbackNotOK,
+		"left %+v", left)
 }
 
 func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
@@ -87,10 +81,9 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 		t.Fatal("took -1 rows")
 	}
 	must.Equal(t, "used", 0, len(db.used(t)))
-	failed, err := db.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later.")
-	if err != nil || failed.Status != learning.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
-		t.Errorf("failed %+v, %v", failed, err)
-	}
+	failed := must.Get(db.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later."))(t)
+	must.Hold(t, failed.Status == learning.RunFailed && failed.CompletedAt != nil && *failed.ErrorMessage == "Fewer than 500 readings: train again later.",
+		"failed %+v", failed)
 	must.Equal(t, "verdicts left", 2, len(must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t)))
 }
 
@@ -133,10 +126,8 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	}
 	group.Wait()
 	must.Equal(t, "claims", int32(1), claimed.Load())
-	_, err := db.UnrequestedRun(t.Context())
-	must.Fail(t, "a run that is claimed still waits to be requested", err, store.ErrNoRun)
-	_, err = db.ClaimRun(t.Context(), -1)
-	must.Fail(t, "unknown run", err, store.ErrNoRun)
+	must.Fail(t, "a run that is claimed still waits to be requested", must.Err(db.UnrequestedRun(t.Context())), store.ErrNoRun)
+	must.Fail(t, "unknown run", must.Err(db.ClaimRun(t.Context(), -1)), store.ErrNoRun)
 }
 
 func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
@@ -151,8 +142,7 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	}
 	_, err = db.CompleteRun(t.Context(), dead, learning.TrainingResult{Used: verdicts})
 	must.Fail(t, "the first, who was not dead", err, store.ErrRunEnded)
-	_, err = db.FailRun(t.Context(), dead, "no")
-	must.Fail(t, "the first fails it", err, store.ErrRunEnded)
+	must.Fail(t, "the first fails it", must.Err(db.FailRun(t.Context(), dead, "no")), store.ErrRunEnded)
 	must.Fail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
 	must.Do(t, db.RenewRun(t.Context(), next))
 	must.Equal(t, "used", 0, len(db.used(t)))
@@ -165,12 +155,10 @@ func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 	claim, _ := training(t, db)
 	db.verdicts(t, "n1", learning.RetrainingCount)
 	must.Get(db.FailRun(t.Context(), claim, "no"))(t)
-	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
-		t.Errorf("at once: %v, %v", begun, err)
-	}
+	_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
+	must.Hold(t, err == nil && !begun, "at once: %v, %v", begun, err)
 	db.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
 		pgx.NamedArgs{"age": (learning.RetryAfter + time.Second).Seconds()})
-	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
-		t.Errorf("after a while: %v, %v", begun, err)
-	}
+	_, begun, err = db.BeginAutomatic(t.Context(), db.anna)
+	must.Hold(t, err == nil && begun, "after a while: %v, %v", begun, err)
 }

@@ -116,9 +116,8 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 		group.Go(func() {
 			n := detection(float64(i)/10, true)
 			n.Time = n.Time.Add(time.Duration(i) * time.Second)
-			if _, _, err := db.RecordDetection(t.Context(), db.anna, n, 2); err != nil {
-				t.Error(err)
-			}
+			_, _, err := db.RecordDetection(t.Context(), db.anna, n, 2)
+			must.Hold(t, err == nil, "%v", err)
 		})
 	}
 	group.Wait()

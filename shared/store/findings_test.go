@@ -46,9 +46,7 @@ func TestEarlierHolderJudgesNothing(t *testing.T) {
 	db := openWith(t, "n1")
 	earlier := found("n1", 0, anomaly(3))
 	earlier.HeldFrom = instant().Add(-time.Hour)
-	if err := db.Judge(t.Context(), earlier); err == nil {
-		t.Error("judged")
-	}
+	must.Hold(t, db.Judge(t.Context(), earlier) != nil, "judged")
 	must.Equal(t, "excursions", 0, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 }
 
@@ -71,17 +69,15 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	db.judge(t, found("n1", 100)) // learning could not judge: that ends nothing
 	db.judge(t, found("n1", 120, over(incident.KindAnomaly)), found("n1", 90, over(incident.KindAnomaly)))
 	ended := endedOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
-	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" {
-		t.Errorf("%+v", ended)
-	}
+	must.Hold(t, len(ended) == 1 && ended[0].EndTime.Equal(instant().Add(2*time.Minute)) && ended[0].Resolution == "cleared",
+		"%+v", ended)
 	db.judge(t, found("n1", 120+9*60, anomaly(2)), found("n1", 120+9*60+30, over(incident.KindAnomaly)))
 	if again := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Reason != "Step of 4 °C" {
 		t.Errorf("within 10 minutes: %+v", again)
 	}
 	db.judge(t, found("n1", 120+20*60, anomaly(2)))
-	if two := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(two) != 2 || two[0].Reason != "Unchanged for 52 min" {
-		t.Errorf("after 10 minutes: %+v", two)
-	}
+	two := db.excursions(t, db.anna, incidents.ExcursionQuery{})
+	must.Hold(t, len(two) == 2 && two[0].Reason == "Unchanged for 52 min", "after 10 minutes: %+v", two)
 	status := must.Get(db.SensorStatuses(t.Context(), openNodes("n1")))(t)
 	must.Equal(t, "detection is asked for the next", true, status[openNodes("n1")[0]].Remembers)
 }
@@ -182,9 +178,7 @@ func TestVerdictOutlivesAMerge(t *testing.T) {
 	must.Get(db.JudgeExcursion(t.Context(), db.anna, second.ID, incidents.VerdictRight, instant()))(t)
 	db.judge(t, found("n1", 9*60, anomaly(3)))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(got) != 1 || got[0].ID == second.ID || got[0].Verdict != incidents.VerdictRight {
-		t.Errorf("%+v", got)
-	}
+	must.Hold(t, len(got) == 1 && got[0].ID != second.ID && got[0].Verdict == incidents.VerdictRight, "%+v", got)
 	newest := must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 1}}))(t).Items[0]
 	must.Get(db.ValidatePrediction(t.Context(), db.anna, newest.ID, learning.FeedbackNotOK))(t)
 	must.Equal(t, "after another verdict on its prediction", incidents.VerdictWrong, db.excursions(t, db.anna, incidents.ExcursionQuery{})[0].Verdict)
@@ -212,12 +206,10 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 		t.Errorf("after the last node: %+v", got)
 	}
 	db.judge(t, found("n1", 600, forecast()))
-	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
-		t.Errorf("within 10 minutes: %+v", got)
-	}
-	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
-		t.Errorf("of the other room: %+v", got)
-	}
+	got = db.excursions(t, db.anna, query)
+	must.Hold(t, len(got) == 1 && got[0].Reopened == 1, "within 10 minutes: %+v", got)
+	got = db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other})
+	must.Hold(t, len(got) == 1 && got[0].Lasting, "of the other room: %+v", got)
 	// The last node's reading is none of the latest: no node holds it any more.
 	db.judge(t, found("n2", 601, forecast()), found("n1", 609, over(incident.KindForecast)), found("n2", 605, over(incident.KindForecast)))
 	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].EndTime.Sub(instant()).Round(time.Second) != 609*time.Second {
@@ -230,9 +222,8 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 		must.Get(db.UpdateSensor(t.Context(), db.anna, id, accounts.SensorChange{Name: "Rack", Type: "T", RoomID: other}))(t)
 	}
 	move("n1")
-	if got = db.excursions(t, db.anna, query); len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n2" {
-		t.Errorf("after the first sensor left: %+v", got)
-	}
+	got = db.excursions(t, db.anna, query)
+	must.Hold(t, len(got) == 1 && got[0].Lasting && got[0].NodeID == "n2", "after the first sensor left: %+v", got)
 	move("n2")
 	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].Resolution != "sensor_moved" {
 		t.Errorf("after both sensors left: %+v", got)
@@ -247,9 +238,8 @@ func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 	db.sql(t, `UPDATE sensors SET signed_from = @at WHERE node_id = 'n1'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
 	db.judge(t, judged("n1", 60, 51), judged("n1", 3700, 51))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(got) != 1 || got[0].Lasting || !got[0].StartTime.Equal(instant().Add(time.Minute)) {
-		t.Errorf("%+v: what came before the sensor was signed, and of it nothing that lasts", got)
-	}
+	must.Hold(t, len(got) == 1 && !got[0].Lasting && got[0].StartTime.Equal(instant().Add(time.Minute)),
+		"%+v: what came before the sensor was signed, and of it nothing that lasts", got)
 	must.Equal(t, "memories", 0, db.count(t, `SELECT count(*) FROM rule_memory`, nil))
 }
 
@@ -276,9 +266,8 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	must.Equal(t, "excursions of readings from before the change", 0, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 	db.judge(t, at(60, -60, -30, 30))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(got) != 1 || got[0].StartTime.Before(changed) || got[0].StartTime.Sub(changed) > time.Minute {
-		t.Errorf("%+v, the rule changed at %s", got, changed)
-	}
+	must.Hold(t, len(got) == 1 && !got[0].StartTime.Before(changed) && got[0].StartTime.Sub(changed) <= time.Minute,
+		"%+v, the rule changed at %s", got, changed)
 	late := at(-7200, -7230)
 	late.Arrived = changed.Add(time.Hour)
 	db.judge(t, late)
@@ -300,9 +289,8 @@ func TestExcursionFromBeforeAChangeStaysWhole(t *testing.T) {
 		db.judge(t, late)
 	}
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(got) != 1 || !got[0].StartTime.Equal(instant()) || !got[0].Lasting {
-		t.Errorf("%+v, the first reading is of %s", got, instant())
-	}
+	must.Hold(t, len(got) == 1 && got[0].StartTime.Equal(instant()) && got[0].Lasting,
+		"%+v, the first reading is of %s", got, instant())
 }
 
 // TestAnomalyOfQuantitiesThatComeApart lasts over the readings that lack its quantity.

@@ -70,9 +70,8 @@ func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 			}
 			must.Fail(t, "last", err, c.wantLast)
 			must.Equal(t, "clone", c.wantClone, gateway.Clone(time.Now()))
-			if gateway.CloneSeenAt != nil && gateway.Clone(gateway.CloneSeenAt.Add(accounts.CloneShown)) {
-				t.Error("it is shown as a clone for ever")
-			}
+			must.Hold(t, gateway.CloneSeenAt == nil || !gateway.Clone(gateway.CloneSeenAt.Add(accounts.CloneShown)),
+				"it is shown as a clone for ever")
 		})
 	}
 }
@@ -112,8 +111,6 @@ func TestReportedTimesCanBeShown(t *testing.T) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for _, n := range found {
-		if (n.LastHeartbeat != nil) != (n.NodeID == "n2") || n.LastReading != nil {
-			t.Errorf("%+v", n)
-		}
+		must.Hold(t, (n.LastHeartbeat != nil) == (n.NodeID == "n2") && n.LastReading == nil, "%+v", n)
 	}
 }

@@ -84,9 +84,8 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 
 	for _, reader := range []string{"ingest", "detect"} {
 		nodes := must.Get(part[reader].SensorStatuses(t.Context(), openNodes("n1", "n2")))(t)
-		if !nodes[reading.Node{ID: "n1"}].Owned || nodes[reading.Node{ID: "n1"}].Thresholds == nil || !nodes[reading.Node{ID: "n2"}].Deleted {
-			t.Errorf("%s sees %+v", reader, nodes)
-		}
+		must.Hold(t, nodes[reading.Node{ID: "n1"}].Owned && nodes[reading.Node{ID: "n1"}].Thresholds != nil && nodes[reading.Node{ID: "n2"}].Deleted,
+			"%s sees %+v", reader, nodes)
 	}
 	for _, want := range []incidents.AlertOutcome{incidents.AlertStored, incidents.AlertDuplicate} {
 		must.Equal(t, "alert", want, must.Get(part["storealert"].InsertAlert(t.Context(), hot("m1")))(t))
@@ -178,9 +177,8 @@ func TestHistoryByItsComponents(t *testing.T) {
 	must.Get(pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}))(t)
 	stats := must.Get(pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)}))(t)
 	must.Equal(t, "readings", int64(1), stats[0].Count)
-	if _, err := pools["api"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}); err == nil {
-		t.Error("the API may drop readings")
-	}
+	must.Hold(t, must.Err(pools["api"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now})) != nil,
+		"the API may drop readings")
 }
 
 func TestNoComponentMayDoMore(t *testing.T) {
@@ -218,9 +216,8 @@ func TestNoComponentMayDoMore(t *testing.T) {
 		{"api", `CREATE TABLE public.mine ()`},
 	} {
 		_, err := pools[c.part].Exec(t.Context(), c.statement)
-		if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
-			t.Errorf("%s may %s: %v", c.part, c.statement, err)
-		}
+		refused, ok := errors.AsType[*pgconn.PgError](err)
+		must.Hold(t, ok && refused.Code == "42501", "%s may %s: %v", c.part, c.statement, err)
 	}
 }
 
@@ -236,9 +233,7 @@ func TestEveryTableHasGrants(t *testing.T) {
 		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'goose_db_version'
 		  AND NOT has_table_privilege(oid, 'SELECT')`))(t)
 	unknown := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
-	if len(unknown) > 0 {
-		t.Errorf("the API may not read %s: add them to parts in grants.go", unknown)
-	}
+	must.Hold(t, len(unknown) == 0, "the API may not read %s: add them to parts in grants.go", unknown)
 }
 
 func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
@@ -248,9 +243,8 @@ func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
 	db.sql(t, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+pgx.Identifier{user}.Sanitize(), nil)
 	must.Do(t, store.Grant(t.Context(), db.pool, map[string]string{"ingest": user}))
 	_, err := as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
-		t.Errorf("still reads customers: %v", err)
-	}
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	must.Hold(t, ok && refused.Code == "42501", "still reads customers: %v", err)
 }
 
 func TestGrantRefusesWhatItDoesNotKnow(t *testing.T) {
@@ -280,9 +274,8 @@ func TestExtend(t *testing.T) {
 		must.Get(as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`))(t)
 	}
 	must.Get(as(t, db.pool, users["ingest"]).Exec(t.Context(), `SELECT FROM sensors`))(t) // a right of this version
-	if err := store.Extend(t.Context(), db.pool, map[string]string{"ingest": "nobody"}); err == nil {
-		t.Error("granted to a user who does not exist")
-	}
+	must.Hold(t, store.Extend(t.Context(), db.pool, map[string]string{"ingest": "nobody"}) != nil,
+		"granted to a user who does not exist")
 }
 
 // TestAnOrdinaryOwnerMigratesAndGrants does as a user who owns the database and

@@ -36,9 +36,8 @@ func (db fixture) openSpans(t *testing.T, customer int64) []reading.Span {
 func within(t *testing.T, span reading.Span, fromAfter, fromBefore, untilAfter, untilBefore time.Time) {
 	t.Helper()
 	ends := span.Until.IsZero() && untilAfter.IsZero() || span.Until.After(untilAfter) && span.Until.Before(untilBefore)
-	if span.Channel != reading.Open || !span.From.After(fromAfter) || !span.From.Before(fromBefore) || !ends {
-		t.Errorf("visible from %v to %v, want from %v–%v to %v–%v", span.From, span.Until, fromAfter, fromBefore, untilAfter, untilBefore)
-	}
+	must.Hold(t, span.Channel == reading.Open && span.From.After(fromAfter) && span.From.Before(fromBefore) && ends,
+		"visible from %v to %v, want from %v–%v to %v–%v", span.From, span.Until, fromAfter, fromBefore, untilAfter, untilBefore)
 }
 
 // TestHoldBeginsWithItsClaim shows contract 4.8: a new holder sees nothing older, a
@@ -92,9 +91,7 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 	group.Wait()
 	must.Do(t, deletion.Commit(t.Context()))
 	spans := db.visible(t, db.bruno)
-	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) {
-		t.Errorf("Bruno sees %v", spans)
-	}
+	must.Hold(t, len(spans) == 1 && spans[0].Channel == reading.Channel(db.bruno), "Bruno sees %v", spans)
 }
 
 // TestIDThatAnotherHoldsIsForTheSignedChannelAlone shows contract 4.5, 4.9: it takes an enrolled
@@ -105,8 +102,7 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	refused := func(what string) {
 		t.Helper()
-		_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-		must.Fail(t, what, err, store.ErrSensorExists)
+		must.Fail(t, what, must.Err(db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))), store.ErrSensorExists)
 	}
 	refused("without a gateway")
 	if _, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "Waiting"); err != nil {
@@ -118,13 +114,11 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	db.enrolled(t, db.bruno)
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	spans := db.visible(t, db.bruno)
-	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) || !spans[0].Until.IsZero() || !spans[0].From.IsZero() {
-		t.Errorf("Bruno sees %v", spans)
-	}
+	must.Hold(t, len(spans) == 1 && spans[0].Channel == reading.Channel(db.bruno) && spans[0].Until.IsZero() && spans[0].From.IsZero(),
+		"Bruno sees %v", spans)
 	refused("his own again")
-	if hers := db.openSpans(t, db.anna); len(hers) != 1 || hers[0].Channel != reading.Open {
-		t.Errorf("Anna sees %v", hers)
-	}
+	hers := db.openSpans(t, db.anna)
+	must.Hold(t, len(hers) == 1 && hers[0].Channel == reading.Open, "Anna sees %v", hers)
 	// What happens to his says nothing about hers.
 	must.Do(t, db.DeleteSensor(t.Context(), db.bruno, "n1"))
 	nodes := []reading.Node{{ID: "n1"}, {Channel: reading.Channel(db.bruno), ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n1"}}
@@ -155,9 +149,8 @@ func TestNewHoldBeginsEmpty(t *testing.T) {
 	before := db.now(t)
 	report("nobody's", before)
 	db.claim(t, db.anna, db.annasRoom, "n1")
-	if rows := db.states(t); len(rows) != 1 || rows[0].MessageID != nil {
-		t.Errorf("its row is %+v", rows)
-	}
+	rows := db.states(t)
+	must.Hold(t, len(rows) == 1 && rows[0].MessageID == nil, "its row is %+v", rows)
 	must.Equal(t, "it begins", "", newest())
 	report("late", before.Add(-time.Second))
 	must.Equal(t, "a reading from before it", "", newest())
@@ -226,6 +219,5 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 	_, err = db.ValidatePrediction(t.Context(), db.anna, his.Items[0].ID, learning.FeedbackOK)
 	must.Fail(t, "another's", err, store.ErrNoPrediction)
 	recorded := must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: now}))(t)
-	_, err = db.Prediction(t.Context(), db.anna, recorded.ID)
-	must.Fail(t, "another's of another model", err, store.ErrNoPrediction)
+	must.Fail(t, "another's of another model", must.Err(db.Prediction(t.Context(), db.anna, recorded.ID)), store.ErrNoPrediction)
 }

@@ -94,21 +94,17 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 		t.Fatalf("lasting: %+v", open)
 	}
 	got := open[0]
-	if got.Kind != "threshold" || got.SensorName != "Rack" || got.RoomName != "Room" || got.RoomID != db.annasRoom || got.Severity != "critical" ||
-		got.LimitValue != 50 || got.Peak != 53 || !got.Lasting || got.Late || got.Resolution != "" || got.NodeID != "n1" {
-		t.Errorf("%+v", got)
-	}
+	must.Hold(t, got.Kind == "threshold" && got.SensorName == "Rack" && got.RoomName == "Room" && got.RoomID == db.annasRoom && got.Severity == "critical" && got.LimitValue == 50 && got.Peak == 53 && got.Lasting && !got.Late && got.Resolution == "" && got.NodeID == "n1",
+		"%+v", got)
 	must.Equal(t, "reason", "Temperature above 50.0 °C for 30 s, peak 53.0 °C", got.Reason)
 	db.judge(t, judged("n1", 60, 50))
 	ended := endedOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
-	if len(ended) != 1 || ended[0].ID != got.ID || ended[0].Resolution != "cleared" || !ended[0].EndTime.Equal(instant().Add(time.Minute)) {
-		t.Errorf("resolved: %+v", ended)
-	}
+	must.Hold(t, len(ended) == 1 && ended[0].ID == got.ID && ended[0].Resolution == "cleared" && ended[0].EndTime.Equal(instant().Add(time.Minute)),
+		"resolved: %+v", ended)
 	db.judge(t, judged("n1", 90, 54)) // within ten minutes: the same, come back
 	again := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(again) != 1 || again[0].ID != got.ID || again[0].Reopened != 1 || !again[0].Lasting || again[0].Peak != 54 {
-		t.Errorf("reopened: %+v", again)
-	}
+	must.Hold(t, len(again) == 1 && again[0].ID == got.ID && again[0].Reopened == 1 && again[0].Lasting && again[0].Peak == 54,
+		"reopened: %+v", again)
 	must.Equal(t, "another customer sees", 0, len(db.excursions(t, db.bruno, incidents.ExcursionQuery{})))
 }
 
@@ -126,15 +122,11 @@ func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
 		through(judged("n1", 0, 54), 999999),
 	)
 	annas, brunos := db.excursions(t, db.anna, incidents.ExcursionQuery{}), db.excursions(t, db.bruno, incidents.ExcursionQuery{})
-	if len(annas) != 1 || annas[0].Peak != 51 || annas[0].GatewayID != "" {
-		t.Errorf("anna's: %+v", annas)
-	}
-	if len(brunos) != 1 || brunos[0].Peak != 52 || brunos[0].SensorName != "" || brunos[0].RoomID != 0 || brunos[0].GatewayID != "gw-1" {
-		t.Errorf("bruno's: %+v", brunos)
-	}
-	if _, err := db.Excursion(t.Context(), db.bruno, annas[0].ID, instant()); err == nil {
-		t.Error("bruno reads anna's incident")
-	}
+	must.Hold(t, len(annas) == 1 && annas[0].Peak == 51 && annas[0].GatewayID == "", "anna's: %+v", annas)
+	must.Hold(t, len(brunos) == 1 && brunos[0].Peak == 52 && brunos[0].SensorName == "" && brunos[0].RoomID == 0 && brunos[0].GatewayID == "gw-1",
+		"bruno's: %+v", brunos)
+	must.Hold(t, must.Err(db.Excursion(t.Context(), db.bruno, annas[0].ID, instant())) != nil,
+		"bruno reads anna's incident")
 }
 
 // TestChangesInMidIncident shows that what a rule no longer is, or a sensor no longer
@@ -212,18 +204,15 @@ func TestRulesOfACustomer(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	unset := []incidents.RuleRow{{Quantity: "temperature", LimitValue: 50, Assumed: true}, {Quantity: "humidity", LimitValue: 50, Assumed: true}}
-	if rules := incidents.ConvertRules(unset, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66}); rules[0].Limit != 45 || rules[1].Limit != 66 {
-		t.Errorf("defaults: %+v", rules)
-	}
+	rules := incidents.ConvertRules(unset, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66})
+	must.Hold(t, rules[0].Limit == 45 && rules[1].Limit == 66, "defaults: %+v", rules)
 	rules, err := db.Rules(t.Context(), db.anna)
 	if err != nil || len(rules) != 2 || !rules[0].Threshold || rules[0].Limit != 50 || rules[1].Limit != 50 || rules[1].Quantity != incident.Humidity {
 		t.Fatalf("%+v, %v", rules, err)
 	}
 	must.Get(db.SetThresholds(t.Context(), db.anna, new(40.0), nil))(t)
 	rules, _ = db.Rules(t.Context(), db.anna)
-	if rules[0].Limit != 40 || rules[1].Limit != 50 {
-		t.Errorf("after setting: %+v", rules)
-	}
+	must.Hold(t, rules[0].Limit == 40 && rules[1].Limit == 50, "after setting: %+v", rules)
 	threshold := rules[1]
 	threshold.Limit = 70
 	must.Get(db.UpdateRule(t.Context(), db.anna, threshold))(t)
@@ -231,8 +220,7 @@ func TestRulesOfACustomer(t *testing.T) {
 		t.Errorf("thresholds and their rules are one record: %+v, %v", set, err)
 	}
 	threshold.For = time.Minute
-	_, err = db.UpdateRule(t.Context(), db.anna, threshold)
-	must.Fail(t, "a threshold that waits", err, incidents.ErrThresholdRule)
+	must.Fail(t, "a threshold that waits", must.Err(db.UpdateRule(t.Context(), db.anna, threshold)), incidents.ErrThresholdRule)
 	must.Fail(t, "delete a threshold", db.DeleteRule(t.Context(), db.anna, threshold.ID), incidents.ErrThresholdRule)
 	must.Fail(t, "delete another's threshold", db.DeleteRule(t.Context(), db.bruno, threshold.ID), store.ErrNoRule)
 
@@ -256,12 +244,10 @@ func TestRulesOfACustomer(t *testing.T) {
 			must.Fail(t, fmt.Sprint("update to ", scope), err, want)
 		}
 	}
-	_, err = db.UpdateRule(t.Context(), db.bruno, rule)
-	must.Fail(t, "update another's", err, store.ErrNoRule)
+	must.Fail(t, "update another's", must.Err(db.UpdateRule(t.Context(), db.bruno, rule)), store.ErrNoRule)
 	must.Fail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
 	must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
-	_, err = db.Rule(t.Context(), db.anna, rule.ID)
-	must.Fail(t, "read a deleted one", err, store.ErrNoRule)
+	must.Fail(t, "read a deleted one", must.Err(db.Rule(t.Context(), db.anna, rule.ID)), store.ErrNoRule)
 }
 
 func TestRuleOfASensorIsForNoOther(t *testing.T) {
@@ -271,9 +257,8 @@ func TestRuleOfASensorIsForNoOther(t *testing.T) {
 		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Scope: incident.Scope{SensorID: "n1"}, Enabled: true,
 	}))(t)
 	db.judge(t, judged("n1", 0, 35), judged("n2", 0, 35))
-	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].NodeID != "n1" {
-		t.Errorf("%+v", got)
-	}
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
+	must.Hold(t, len(got) == 1 && got[0].NodeID == "n1", "%+v", got)
 	statuses := must.Get(db.SensorStatuses(t.Context(), openNodes("n1", "n2")))(t)
 	for node, want := range map[string]bool{"n1": true, "n2": false} {
 		got := slices.ContainsFunc(statuses[openNodes(node)[0]].Rules, func(r incident.Rule) bool { return r.Limit == 30 })
@@ -345,9 +330,7 @@ func TestSilences(t *testing.T) {
 	}
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{state("n1", 320)}))
 	later, _, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
-	if len(later) != 2 || later[0].NodeID != "n1" {
-		t.Errorf("another silence: %+v", later)
-	}
+	must.Hold(t, len(later) == 2 && later[0].NodeID == "n1", "another silence: %+v", later)
 }
 
 // TestSensorStatusHasTheRules shows what detection learns of a node by one query: the

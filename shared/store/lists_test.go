@@ -57,9 +57,8 @@ func TestSeeIncidents(t *testing.T) {
 	must.Equal(t, "Bruno's", 1, must.Get(db.Unseen(ctx, db.bruno))(t))
 	seen := db.count(t, `SELECT count(*) FROM incident_changes WHERE event = 'seen' AND person = 'anna12' AND at = @at AND NOT calls`, pgx.NamedArgs{"at": clock(800)})
 	must.Equal(t, "logged", 3, seen)
-	if i := must.Get(db.Incident(ctx, db.anna, ids[0], clock(800)))(t); !i.Seen {
-		t.Errorf("%+v", i)
-	}
+	i := must.Get(db.Incident(ctx, db.anna, ids[0], clock(800)))(t)
+	must.Hold(t, i.Seen, "%+v", i)
 	// One that somebody had at its end needs nobody to look.
 	db.act(t, ids[3], 801, incident.EventTaken)
 	db.judge(t, judged("n3", 810, 20))
@@ -89,9 +88,7 @@ func TestPlannedIncidentNeedsNoLook(t *testing.T) {
 			db.settle(t, 700)
 			must.Equal(t, "unseen", c.want, must.Get(db.Unseen(t.Context(), db.anna))(t))
 			i := must.Get(db.Incident(t.Context(), db.anna, db.newest(t, db.annasRoom), clock(700)))(t)
-			if i.Lasting || i.Silenced != (c.want == 0) || i.Seen != i.Silenced {
-				t.Errorf("%+v", i)
-			}
+			must.Hold(t, !i.Lasting && i.Silenced == (c.want == 0) && i.Seen == i.Silenced, "%+v", i)
 		})
 	}
 	// One whose readings all come when it is over.
@@ -101,9 +98,8 @@ func TestPlannedIncidentNeedsNoLook(t *testing.T) {
 		j.Arrived = clock(7200)
 		db.ingested(t, j)
 	}
-	if all := db.roomIncidents(t, db.anna, db.annasRoom); len(all) != 1 || must.Get(db.Unseen(t.Context(), db.anna))(t) != 0 {
-		t.Errorf("a late one: %v", all)
-	}
+	all := db.roomIncidents(t, db.anna, db.annasRoom)
+	must.Hold(t, len(all) == 1 && must.Get(db.Unseen(t.Context(), db.anna))(t) == 0, "a late one: %v", all)
 }
 
 // TestIncidentsAreListed by their state, place, cause, words and time, newest first.
@@ -170,9 +166,8 @@ func TestIncidentsAreListed(t *testing.T) {
 	}
 	first := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3}}, clock(5001)))(t)
 	rest := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3, After: first.Next}}, clock(5001)))(t)
-	if len(first.Items) != 3 || first.Total != 4 || len(rest.Items) != 1 || rest.Items[0].ID != ids[3] || rest.Total != 4 || rest.Next != nil {
-		t.Errorf("in pages %+v, %+v", first, rest)
-	}
+	must.Hold(t, len(first.Items) == 3 && first.Total == 4 && len(rest.Items) == 1 && rest.Items[0].ID == ids[3] && rest.Total == 4 && rest.Next == nil,
+		"in pages %+v, %+v", first, rest)
 	if i := rest.Items[0]; i.Now != nil || i.Worst.Peak != 60 || i.Worst.Reason == "" || i.RoomName != "Attic" {
 		t.Errorf("one that is over: %+v", i)
 	}
@@ -259,10 +254,8 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		must.Equal(t, "listed", c.want, listed)
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
 		must.Equal(t, "lasting", c.want, lasting)
-		_, err := db.Incident(ctx, db.anna, gateway, clock(320))
-		must.Fail(t, "read the gateway's", err, c.see)
-		_, err = db.Act(ctx, db.anna, gateway, take, clock(320))
-		must.Fail(t, "take the gateway's", err, c.act)
+		must.Fail(t, "read the gateway's", must.Err(db.Incident(ctx, db.anna, gateway, clock(320))), c.see)
+		must.Fail(t, "take the gateway's", must.Err(db.Act(ctx, db.anna, gateway, take, clock(320))), c.act)
 		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
 	}
 	inSecond, inThird := store.InRooms(t.Context(), []int64{second}), store.InRooms(t.Context(), []int64{third})
@@ -277,9 +270,8 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	must.Equal(t, "taken by", "key 7", must.Get(db.Act(inThird, db.anna, ofThird, take, clock(320)))(t).TakenBy)
 	for _, room := range []int64{db.annasRoom, second} {
 		page := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{RoomID: room, PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
-		if len(page.Items) != 1 || page.Items[0].ID != gateway || page.Items[0].Now.Sensors != 2 || page.Items[0].Now.Heard != 0 {
-			t.Errorf("of a room: %+v", page)
-		}
+		must.Hold(t, len(page.Items) == 1 && page.Items[0].ID == gateway && page.Items[0].Now.Sensors == 2 && page.Items[0].Now.Heard == 0,
+			"of a room: %+v", page)
 	}
 	heard(400)
 	db.settle(t, 410)
@@ -290,8 +282,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	must.Equal(t, "seen by a key of one room", 0, must.Get(db.See(inSecond, db.anna, nil, "key 7", clock(1001)))(t))
 	must.Equal(t, "over, in the third", 0, must.Get(db.Unseen(inThird, db.anna))(t))
 	for _, f := range must.Get(records.New(db.DB).Files(t.Context(), db.anna, second, clock(0), clock(2000)))(t) {
-		if f.Name == "incidents.jsonl" && (!strings.Contains(string(f.Content), `"n1"`) || strings.Contains(string(f.Content), `"n0"`)) {
-			t.Errorf("the record of the second room: %s", f.Content)
-		}
+		must.Hold(t, f.Name != "incidents.jsonl" || (strings.Contains(string(f.Content), `"n1"`) && !strings.Contains(string(f.Content), `"n0"`)),
+			"the record of the second room: %s", f.Content)
 	}
 }

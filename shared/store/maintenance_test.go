@@ -38,9 +38,8 @@ func TestMaintenanceWindows(t *testing.T) {
 	same := cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location().String() == b.Location().String() })
 	must.Equal(t, "", window, created, same)
 	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
-	if diff := cmp.Diff([]incidents.Maintenance{created}, listed, same); diff != "" || err != nil {
-		t.Errorf("%v (-created +listed):\n%s", err, diff)
-	}
+	diff := cmp.Diff([]incidents.Maintenance{created}, listed, same)
+	must.Hold(t, diff == "" && err == nil, "%v (-created +listed):\n%s", err, diff)
 	before := created.StandsFrom.Add(-time.Second)
 	during := created.StandsFrom.Add(time.Microsecond)
 	for _, c := range []struct {
@@ -57,10 +56,9 @@ func TestMaintenanceWindows(t *testing.T) {
 	if err != nil || changed.ID != created.ID || changed.Comment != "longer" {
 		t.Fatalf("%+v, %v", changed, err)
 	}
-	if got, err := db.MaintenanceWindow(t.Context(), db.anna, created.ID); err != nil || got.SensorID != "n1" || got.RoomIDs != nil ||
-		!got.Covers(db.annasRoom, "n1", got.StandsFrom) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got := must.Get(db.MaintenanceWindow(t.Context(), db.anna, created.ID))(t)
+	must.Hold(t, got.SensorID == "n1" && got.RoomIDs == nil && got.Covers(db.annasRoom, "n1", got.StandsFrom),
+		"%+v", got)
 	for name, c := range map[string]struct {
 		rooms  []int64
 		sensor string
@@ -71,24 +69,18 @@ func TestMaintenanceWindows(t *testing.T) {
 	} {
 		other := window
 		other.RoomIDs, other.SensorID = c.rooms, c.sensor
-		_, err := db.CreateMaintenance(t.Context(), db.anna, other)
-		must.Fail(t, "create for "+name, err, c.want)
-		_, err = db.UpdateMaintenance(t.Context(), db.anna, other)
-		must.Fail(t, "update to "+name, err, c.want)
+		must.Fail(t, "create for "+name, must.Err(db.CreateMaintenance(t.Context(), db.anna, other)), c.want)
+		must.Fail(t, "update to "+name, must.Err(db.UpdateMaintenance(t.Context(), db.anna, other)), c.want)
 	}
-	_, err = db.UpdateMaintenance(t.Context(), db.bruno, window)
-	must.Fail(t, "update another's", err, store.ErrNoMaintenance)
+	must.Fail(t, "update another's", must.Err(db.UpdateMaintenance(t.Context(), db.bruno, window)), store.ErrNoMaintenance)
 	must.Fail(t, "delete another's", db.DeleteMaintenance(t.Context(), db.bruno, created.ID), store.ErrNoMaintenance)
 	must.Do(t, db.DeleteMaintenance(t.Context(), db.anna, created.ID))
 	must.Fail(t, "delete again", db.DeleteMaintenance(t.Context(), db.anna, created.ID), store.ErrNoMaintenance)
-	_, err = db.MaintenanceWindow(t.Context(), db.anna, created.ID)
-	must.Fail(t, "read a deleted one", err, store.ErrNoMaintenance)
+	must.Fail(t, "read a deleted one", must.Err(db.MaintenanceWindow(t.Context(), db.anna, created.ID)), store.ErrNoMaintenance)
 	must.Equal(t, "standing", 0, len(must.Get(db.MaintenanceWindows(t.Context(), db.anna, time.Time{}))(t)))
-	stood, err := db.MaintenanceWindows(t.Context(), db.anna, before)
-	if err != nil || len(stood) != 2 || stood[0].StandsTo.IsZero() || !stood[0].Covers(db.annasRoom, "n1", during) ||
-		stood[0].Covers(db.annasRoom, "n1", stood[0].StandsTo) {
-		t.Errorf("what was silenced stays silenced: %+v, %v", stood, err)
-	}
+	stood := must.Get(db.MaintenanceWindows(t.Context(), db.anna, before))(t)
+	must.Hold(t, len(stood) == 2 && !stood[0].StandsTo.IsZero() && stood[0].Covers(db.annasRoom, "n1", during) && !stood[0].Covers(db.annasRoom, "n1", stood[0].StandsTo),
+		"what was silenced stays silenced: %+v", stood)
 }
 
 // TestMaintenanceEnds tells in the log, once, what breaks at the end of a window that covered all of it,
@@ -142,10 +134,9 @@ func TestWindowOfAnUnknownZone(t *testing.T) {
 	})
 	must.Do(t, err)
 	db.sql(t, `UPDATE maintenance_windows SET time_zone = 'posix/Europe/Zurich'`, nil)
-	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
-	if err != nil || len(listed) != 1 || listed[0].Window.Start.Location() != time.UTC || !listed[0].Window.Start.Equal(instant()) {
-		t.Errorf("%+v, %v", listed, err)
-	}
+	listed := must.Get(db.MaintenanceWindows(t.Context(), db.anna, time.Time{}))(t)
+	must.Hold(t, len(listed) == 1 && listed[0].Window.Start.Location() == time.UTC && listed[0].Window.Start.Equal(instant()),
+		"%+v", listed)
 	must.Do(t, db.DeleteMaintenance(t.Context(), db.anna, created.ID))
 }
 
@@ -181,9 +172,8 @@ func TestDeletedRoomLeavesItsWindows(t *testing.T) {
 	}
 	must.Equal(t, "left", [][]int64{{second}, other.RoomIDs}, rooms)
 	from := changed[1].StandsFrom
-	if !changed[0].Covers(db.annasRoom, "", began) || changed[1].Covers(db.annasRoom, "", from) || !changed[1].Covers(second, "", from) {
-		t.Errorf("it silenced the room until now, and the other one goes on: %+v", changed)
-	}
+	must.Hold(t, changed[0].Covers(db.annasRoom, "", began) && !changed[1].Covers(db.annasRoom, "", from) && changed[1].Covers(second, "", from),
+		"it silenced the room until now, and the other one goes on: %+v", changed)
 }
 
 // TestRoomsOfOlderWindows brings windows of the version before to this schema, where that version
@@ -243,9 +233,8 @@ func TestMaintenanceCoversParts(t *testing.T) {
 	if i := db.only(t, 10); !i.Silenced || i.Worst.NodeID != "n1" || (i.Now.Worst != incidents.Priority{}) || i.State() != incidents.StateSilenced {
 		t.Errorf("%+v", i)
 	}
-	if i := db.only(t, 60); i.Silenced || i.Worst.NodeID != "n1" {
-		t.Errorf("at its end: %+v", i)
-	}
+	i := db.only(t, 60)
+	must.Hold(t, !i.Silenced && i.Worst.NodeID == "n1", "at its end: %+v", i)
 }
 
 // TestCriticalBesideMaintenanceCalls is of an open incident: people know a warning, and a window covers

@@ -50,9 +50,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for ever, were there no bound
 	defer cancel()
 	err := store.Migrate(ctx, pool)
-	if err == nil || !strings.Contains(err.Error(), "lock timeout") {
-		t.Errorf("migrated behind a reader: %v", err)
-	}
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "lock timeout"), "migrated behind a reader: %v", err)
 	must.Do(t, reading.Rollback(t.Context()))
 	must.Do(t, store.Migrate(t.Context(), pool))
 }

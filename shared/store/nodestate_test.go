@@ -128,9 +128,7 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	for i := range 60 {
 		got = report(fmt.Sprint("d", i), time.Minute)
 	}
-	if got < 55 || got > 65 {
-		t.Errorf("after an hour of a reading a minute %g", got)
-	}
+	must.Hold(t, got >= 55 && got <= 65, "after an hour of a reading a minute %g", got)
 	db.sql(t, `UPDATE node_state SET usual_interval_s = NULL`, nil)
 	must.Equal(t, "tried once, mounted two weeks later", 3600.0, report("e", 14*24*time.Hour))
 }
@@ -210,10 +208,8 @@ func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 	want := func(starts time.Time, low, high, last float64) {
 		t.Helper()
 		got := db.slots(t, 0)
-		if len(got) != 1 || got[0].Slot != 143 || !got[0].Starts.Equal(starts) ||
-			got[0].MinTemperature != low || got[0].MaxTemperature != high || got[0].LastTemperature != last {
-			t.Errorf("slots %+v", got)
-		}
+		must.Hold(t, len(got) == 1 && got[0].Slot == 143 && got[0].Starts.Equal(starts) && got[0].MinTemperature == low && got[0].MaxTemperature == high && got[0].LastTemperature == last,
+			"slots %+v", got)
 	}
 	keep(at, 20)
 	keep(at.Add(-24*time.Hour), 90)
@@ -295,13 +291,10 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 				t.Errorf("newest %+v", newest)
 			}
 			live := must.Get(db.LiveSensors(t.Context(), db.anna))(t)
-			if len(live) != 1 || (live[0].Timestamp != nil) != (c.want != 0) ||
-				c.want != 0 && (!live[0].Timestamp.Equal(at(c.want)) || *live[0].Temperature != float64(c.want)) {
-				t.Errorf("live %+v", live)
-			}
-			if others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t); len(others) > 0 {
-				t.Errorf("another customer sees %+v", others)
-			}
+			must.Hold(t, len(live) == 1 && (live[0].Timestamp != nil) == (c.want != 0) && (c.want == 0 || (live[0].Timestamp.Equal(at(c.want)) && *live[0].Temperature == float64(c.want))),
+				"live %+v", live)
+			others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t)
+			must.Hold(t, len(others) == 0, "another customer sees %+v", others)
 		})
 	}
 }
@@ -339,9 +332,8 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	must.Equal(t, "newest", 60.0, newest())
 	keep(now.Add(time.Hour), 21) // delivered again
 	must.Equal(t, "newest after a reading that lies ahead", 60.0, newest())
-	if slots := db.slots(t, 0); len(slots) != 1 || slots[0].LastTemperature != 60 || slots[0].Starts.After(now) {
-		t.Errorf("slots %+v", slots)
-	}
+	slots := db.slots(t, 0)
+	must.Hold(t, len(slots) == 1 && slots[0].LastTemperature == 60 && !slots[0].Starts.After(now), "slots %+v", slots)
 }
 
 // TestDeadNodeIsShownAndSilentAfterTheClockWasAhead: a node at 60 °C sends its last reading
@@ -400,7 +392,6 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	}
 	must.Equal(t, "nodes are silent after 9 minutes", 1, silent(now.Add(9*time.Minute)))
 	ingest("new", db.now(t), 22)
-	if got := shown(db.bruno); got == "nothing" {
-		t.Error("the sensor that was created while the clock was ahead is not shown")
-	}
+	got := shown(db.bruno)
+	must.Hold(t, got != "nothing", "the sensor that was created while the clock was ahead is not shown")
 }

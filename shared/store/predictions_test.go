@@ -40,12 +40,9 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	options := cmp.Options{cmpopts.IgnoreFields(learning.Prediction{}, "CreatedAt"), cmpopts.EquateApproxTime(0)}
 	for _, got := range []learning.Prediction{recorded, read} {
 		must.Equal(t, "", want, got, options)
-		if got.CreatedAt.IsZero() {
-			t.Error("no time of creation")
-		}
+		must.Hold(t, !got.CreatedAt.IsZero(), "no time of creation")
 	}
-	_, err := db.RecordPrediction(t.Context(), db.anna, offered)
-	must.Fail(t, "again", err, store.ErrPredictionExists)
+	must.Fail(t, "again", must.Err(db.RecordPrediction(t.Context(), db.anna, offered)), store.ErrPredictionExists)
 }
 
 func (db fixture) minutes(t *testing.T, customer int64) []int {
@@ -98,10 +95,8 @@ func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	db := openWith(t, "n1")
 	p := db.prediction(t, db.anna, 0)
 	for _, verdict := range []learning.Feedback{learning.FeedbackOK, learning.FeedbackNotOK} {
-		validated, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict)
-		if err != nil || validated.Feedback != verdict || validated.UsedInTraining {
-			t.Errorf("%+v, %v", validated, err)
-		}
+		validated := must.Get(db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict))(t)
+		must.Hold(t, validated.Feedback == verdict && !validated.UsedInTraining, "%+v", validated)
 	}
 	db.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})
 	_, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, learning.FeedbackOK)
@@ -126,9 +121,7 @@ func TestPredictionStats(t *testing.T) {
 		t.Helper()
 		got, err := db.PredictionStats(t.Context(), db.anna)
 		want := learning.PredictionStats{Total: 4 + more, Validated: 3 + more, OK: 2 + more, NotOK: 1, ReadyForRetraining: ready}
-		if err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", of, got, err, want)
-		}
+		must.Hold(t, err == nil && got == want, "%s: %+v, %v, want %+v", of, got, err, want)
 	}
 	waiting := func(of string, want int) {
 		t.Helper()

@@ -72,16 +72,13 @@ func TestHottestSensorDescribesAClearingIncident(t *testing.T) {
 		t.Errorf("told by %s: %+v", i.Worst.NodeID, i.Now)
 	}
 	db.ingested(t, judged("n2", 150, 40.1))
-	if i := db.only(t, 155); *i.Now.Value != 40.1 || i.Now.Within {
-		t.Errorf("beyond its limit again: %+v", i.Now)
-	}
+	i := db.only(t, 155)
+	must.Hold(t, *i.Now.Value == 40.1 && !i.Now.Within, "beyond its limit again: %+v", i.Now)
 	db.ingested(t, judged("n2", 210, 40))
-	if i := db.only(t, 215); *i.Now.Value != 40 || !i.Now.Within {
-		t.Errorf("at its limit: %+v", i.Now)
-	}
-	if i := db.only(t, 1215); !i.Now.Silent || i.Now.Within {
-		t.Errorf("silent since it was at its limit: %+v", i.Now)
-	}
+	i = db.only(t, 215)
+	must.Hold(t, *i.Now.Value == 40 && i.Now.Within, "at its limit: %+v", i.Now)
+	i = db.only(t, 1215)
+	must.Hold(t, i.Now.Silent && !i.Now.Within, "silent since it was at its limit: %+v", i.Now)
 }
 
 // TestTimelineIsInOrderOfTime has what is found last, because it must hold for a while first,
@@ -113,10 +110,8 @@ func TestHowItIsNow(t *testing.T) {
 	}
 	db.ingested(t, judged("n2", 540, 52), judged("n3", 540, 22))
 	i := db.only(t, 545)
-	if i.Worst.NodeID != "n1" || i.Worst.Reason != "Temperature above 50.0 °C for 9 min, peak 60.0 °C" || *i.Now.Value != 60 || math.Abs(*i.Now.Rate-1) > 1e-6 ||
-		i.Now.Sensors != 2 || i.Now.Heard != 3 || i.Now.Standing != 0 || i.Now.NextLimit != nil || i.Now.Worst != (incidents.Priority{Severity: incident.Critical, Excess: 10. / 3}) {
-		t.Errorf("%+v, now %+v", i, i.Now)
-	}
+	must.Hold(t, i.Worst.NodeID == "n1" && i.Worst.Reason == "Temperature above 50.0 °C for 9 min, peak 60.0 °C" && *i.Now.Value == 60 && math.Abs(*i.Now.Rate-1) <= 1e-6 && i.Now.Sensors == 2 && i.Now.Heard == 3 && i.Now.Standing == 0 && i.Now.NextLimit == nil && i.Now.Worst == (incidents.Priority{Severity: incident.Critical, Excess: 10. / 3}),
+		"%+v, now %+v", i, i.Now)
 	db.ingested(t, judged("n1", 600, 53)) // its peak is the worst still, but not its value
 	db.ingested(t, judged("n2", 600, 56))
 	if i = db.only(t, 605); i.Worst.NodeID != "n2" || *i.Now.Value != 56 || i.Now.Worst.Excess != 2 || i.Now.Rate == nil {
@@ -153,15 +148,12 @@ func TestHowItIsNow(t *testing.T) {
 	for _, i := range db.lasting(t, 605) {
 		all[i.RoomID] = i
 	}
-	if now := all[attic].Now; *now.Value != 62 || math.Abs(*now.Rate+2) > 1e-6 {
-		t.Errorf("humidity: %+v", now)
-	}
-	if now := all[cellar].Now; *now.Value != reading.DewPoint(26, 40) || now.Rate != nil {
-		t.Errorf("dew point: %+v", now)
-	}
-	if now := all[loft].Now; *now.Value != 61 || now.Rate != nil {
-		t.Errorf("of a minute: %+v", now)
-	}
+	now := all[attic].Now
+	must.Hold(t, *now.Value == 62 && math.Abs(*now.Rate+2) <= 1e-6, "humidity: %+v", now)
+	now = all[cellar].Now
+	must.Hold(t, *now.Value == reading.DewPoint(26, 40) && now.Rate == nil, "dew point: %+v", now)
+	now = all[loft].Now
+	must.Hold(t, *now.Value == 61 && now.Rate == nil, "of a minute: %+v", now)
 	if now := all[den].Now; *now.NextLimit != 32 || !now.Earliest.Equal(clock(600+9*60)) || !now.Latest.Equal(clock(600+14*60)) {
 		t.Errorf("with a forecast: %+v", now)
 	}
@@ -248,9 +240,8 @@ func TestIncidentWithoutItsRule(t *testing.T) {
 			db.settle(t, 60)
 		}
 		i := db.only(t, 60)
-		if i.Breaking == settled || i.Worst.Kind != incident.KindThreshold || i.Worst.Peak != 40 || i.Worst.Reason == "" || i.Now.Sensors != 0 || i.Now.Value != nil {
-			t.Errorf("settled %t: %+v", settled, i)
-		}
+		must.Hold(t, i.Breaking != settled && i.Worst.Kind == incident.KindThreshold && i.Worst.Peak == 40 && i.Worst.Reason != "" && i.Now.Sensors == 0 && i.Now.Value == nil,
+			"settled %t: %+v", settled, i)
 	}
 	db.act(t, db.only(t, 60).ID, 60, incident.EventTaken)
 	must.Equal(t, "told", []string{"started!", "worse", "cleared", "taken"}, db.changes(t, db.anna))

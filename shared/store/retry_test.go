@@ -56,17 +56,14 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	for node, room := range map[string]int64{"n1": second, "n2": first} {
 		group.Go(func() {
 			_, err := db.UpdateSensor(t.Context(), db.anna, node, accounts.SensorChange{Name: "N", Type: "T", RoomID: room})
-			if !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("move %s: %v", node, err)
-			}
+			must.Hold(t, errors.Is(err, store.ErrNotFound), "move %s: %v", node, err)
 		})
 	}
 	db.wait(t, 4)
 	must.Do(t, holder.Commit(t.Context()))
 	group.Wait()
-	if n := counted.Load(); n > 0 {
-		t.Errorf("%d deadlocks", n)
-	}
+	n := counted.Load()
+	must.Hold(t, n == 0, "%d deadlocks", n)
 }
 
 // TestDeadlockIsTriedAgain makes the deletion of a room the victim of one. Contract 1.9.
@@ -112,11 +109,9 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err := db.CreateRoom(ctx, db.anna, "never")
-	if pauses := time.Since(began); pauses < 30*time.Millisecond {
-		t.Errorf("tried three times within %s", pauses)
-	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "40001" {
-		t.Errorf("got %v, want the failure itself", err)
-	}
+	pauses := time.Since(began)
+	must.Hold(t, pauses >= 30*time.Millisecond, "tried three times within %s", pauses)
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	must.Hold(t, ok && pgErr.Code == "40001", "got %v, want the failure itself", err)
 	must.Equal(t, "attempts", 3, (db.count(t, `SELECT last_value FROM tries`, nil)+2)/3)
 }

@@ -20,10 +20,8 @@ func TestVisibleNodesAreTheCallersAlone(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "b", "a")
 	db.sensor(t, db.bruno, db.brunosRoom, "c")
-	found, err := db.VisibleNodes(t.Context(), db.anna, []string{"c", "b", "a", "a", "unknown"})
-	if err != nil || len(found) != 2 || found[0].ID != "a" || found[1].ID != "b" {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	found := must.Get(db.VisibleNodes(t.Context(), db.anna, []string{"c", "b", "a", "a", "unknown"}))(t)
+	must.Hold(t, len(found) == 2 && found[0].ID == "a" && found[1].ID == "b", "found %+v", found)
 }
 
 func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
@@ -76,25 +74,19 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)
-			if got := db.n1(t); got.Owned || got.Deleted {
-				t.Errorf("before anyone has it: %+v", got)
-			}
+			got := db.n1(t)
+			must.Hold(t, !got.Owned && !got.Deleted, "before anyone has it: %+v", got)
 			db.sensor(t, db.anna, db.annasRoom, "n1")
-			if got := db.n1(t); !got.Owned || got.Deleted {
-				t.Errorf("owned: %+v", got)
-			}
+			got = db.n1(t)
+			must.Hold(t, got.Owned && !got.Deleted, "owned: %+v", got)
 			db.insert(t, hot("a"), incidents.AlertStored)
 			remove(t, db)
-			if got := db.n1(t); got.Owned || !got.Deleted {
-				t.Errorf("deleted: %+v", got)
-			}
-			if name != "customer" && len(db.history(t, db.anna)) != 1 {
-				t.Error("its alerts are gone")
-			}
+			got = db.n1(t)
+			must.Hold(t, !got.Owned && got.Deleted, "deleted: %+v", got)
+			must.Hold(t, name == "customer" || len(db.history(t, db.anna)) == 1, "its alerts are gone")
 			db.sensor(t, db.bruno, db.brunosRoom, "n1")
-			if got := db.n1(t); !got.Owned || got.Deleted {
-				t.Errorf("created again: %+v", got)
-			}
+			got = db.n1(t)
+			must.Hold(t, got.Owned && !got.Deleted, "created again: %+v", got)
 		})
 	}
 }
@@ -120,8 +112,6 @@ func TestSensorStatusHasTheThresholdsThatItsOwnerSet(t *testing.T) {
 		must.Get(db.SetThresholds(t.Context(), db.anna, &limit, nil))(t)
 		nodes := must.Get(db.SensorStatuses(t.Context(), openNodes("n1", "n2", "n3")))(t)
 		set, unset := nodes[reading.Node{ID: "n1"}].Thresholds, nodes[reading.Node{ID: "n2"}].Thresholds
-		if len(nodes) != 2 || set == nil || set.MaxTemperature != limit || unset != nil {
-			t.Errorf("nodes %+v", nodes)
-		}
+		must.Hold(t, len(nodes) == 2 && set != nil && set.MaxTemperature == limit && unset == nil, "nodes %+v", nodes)
 	}
 }

@@ -46,9 +46,8 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 		Node: reading.Node{ID: "n1"}, RoomID: db.annasRoom, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40,
 		Slots: []int64{first, first + 1}, Temperatures: []float64{20, 21}, Humidities: []float64{40, 40},
 	}}
-	if diff := cmp.Diff(wantAir, air); diff != "" || air[0].At.Location() != time.UTC {
-		t.Errorf("air (-want +got):\n%s", diff)
-	}
+	diff := cmp.Diff(wantAir, air)
+	must.Hold(t, diff == "" && air[0].At.Location() == time.UTC, "air (-want +got):\n%s", diff)
 	air = must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, first, first))(t)
 	must.Equal(t, "nodes", 1, len(air))
 	must.Equal(t, "slots", 0, len(air[0].Slots))
@@ -97,7 +96,5 @@ func TestQuantitiesApartAreAsMeasured(t *testing.T) {
 		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	}
 	air := must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, 0, 0))(t)
-	if len(air) != 1 || air[0].Temperature != 22 || air[0].Humidity != 40 {
-		t.Errorf("%+v, want 22 °C and 40 %%", air)
-	}
+	must.Hold(t, len(air) == 1 && air[0].Temperature == 22 && air[0].Humidity == 40, "%+v, want 22 °C and 40 %%", air)
 }

@@ -136,9 +136,7 @@ func TestLossOfCoolingIsOneIncident(t *testing.T) {
 	must.Equal(t, "one incident", 1, len(db.roomIncidents(t, db.anna, rooms[3])))
 	db.settle(t, 30*60+9+600)
 	got := db.roomIncidents(t, db.anna, rooms[3])
-	if len(got) != 1 || !strings.HasPrefix(got[0], "too_hot critical actual 121 over 1809 ") {
-		t.Errorf("%q", got)
-	}
+	must.Hold(t, len(got) == 1 && strings.HasPrefix(got[0], "too_hot critical actual 121 over 1809 "), "%q", got)
 	for _, room := range append(slices.Delete(slices.Clone(rooms), 3, 4), 0) {
 		must.Equal(t, "another room", 0, len(db.roomIncidents(t, db.anna, room)))
 	}

@@ -37,14 +37,11 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 				t.Error(err)
 			}
 			run, begun, err := db.BeginAutomatic(t.Context(), db.anna)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Hold(t, err == nil, "%v", err)
 			if begun {
 				started.Add(1)
-				if run.TriggeredBy != learning.TriggeredAutomatically || run.Status != learning.RunRunning || run.ModelType != "both" {
-					t.Errorf("began %+v", run)
-				}
+				must.Hold(t, run.TriggeredBy == learning.TriggeredAutomatically && run.Status == learning.RunRunning && run.ModelType == "both",
+					"began %+v", run)
 			}
 		})
 	}
@@ -70,9 +67,8 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
-			t.Errorf("began %v, %v: its verdicts were used", begun, err)
-		}
+		_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
+		must.Hold(t, err == nil && !begun, "began %v, %v: its verdicts were used", begun, err)
 	})
 	db.waits(t)
 	must.Do(t, end.Commit(t.Context()))
@@ -87,25 +83,18 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	if err != nil || run.TriggeredBy != learning.TriggeredManually || run.Status != learning.RunRunning || run.CompletedAt != nil {
 		t.Fatalf("began %+v, %v", run, err)
 	}
-	_, err = db.BeginManual(t.Context(), db.anna)
-	must.Fail(t, "a second one", err, store.ErrRunning)
+	must.Fail(t, "a second one", must.Err(db.BeginManual(t.Context(), db.anna)), store.ErrRunning)
 	others, err := db.BeginManual(t.Context(), db.bruno)
-	if err != nil {
-		t.Errorf("another customer's: %v", err)
-	}
-	_, err = db.TrainingRun(t.Context(), db.anna, others.ID)
-	must.Fail(t, "another customer's", err, store.ErrNoRun)
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}); err != nil || len(runs.Items) != 1 || runs.Items[0].ID != run.ID {
-		t.Errorf("her runs are %+v, %v", runs, err)
-	}
+	must.Hold(t, err == nil, "another customer's: %v", err)
+	must.Fail(t, "another customer's", must.Err(db.TrainingRun(t.Context(), db.anna, others.ID)), store.ErrNoRun)
+	runs := must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}))(t)
+	must.Hold(t, len(runs.Items) == 1 && runs.Items[0].ID == run.ID, "her runs are %+v", runs)
 	db.verdicts(t, "n1", learning.RetrainingCount)
-	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
-		t.Errorf("an automatic one beside it: %v, %v", begun, err)
-	}
+	_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
+	must.Hold(t, err == nil && !begun, "an automatic one beside it: %v, %v", begun, err)
 	db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`, nil)
-	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
-		t.Errorf("an automatic one after it: %v, %v", begun, err)
-	}
+	_, begun, err = db.BeginAutomatic(t.Context(), db.anna)
+	must.Hold(t, err == nil && begun, "an automatic one after it: %v, %v", begun, err)
 }
 
 // another is a second instance's store of the same database.
@@ -127,9 +116,8 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 		for _, instance := range []pgtest.Stores{db.Stores, db.another(t)} {
 			_, err := instance.BeginManual(t.Context(), db.anna)
 			soon, ok := errors.AsType[*learning.TooSoonError](err)
-			if !ok || soon.Wait <= learning.ManualEvery-time.Minute || soon.Wait > learning.ManualEvery {
-				t.Errorf("after a run that has %s: %v", end, err)
-			}
+			must.Hold(t, ok && soon.Wait > learning.ManualEvery-time.Minute && soon.Wait <= learning.ManualEvery,
+				"after a run that has %s: %v", end, err)
 		}
 	}
 	must.Get(db.BeginManual(t.Context(), db.bruno))(t) // another customer
@@ -140,9 +128,8 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 	}
 	age(learning.ManualEvery - time.Minute)
 	_, err := db.BeginManual(t.Context(), db.anna)
-	if soon, ok := errors.AsType[*learning.TooSoonError](err); !ok || soon.Wait <= 0 || soon.Wait > time.Minute {
-		t.Errorf("a minute before: %v", err)
-	}
+	soon, ok := errors.AsType[*learning.TooSoonError](err)
+	must.Hold(t, ok && soon.Wait > 0 && soon.Wait <= time.Minute, "a minute before: %v", err)
 	age(learning.ManualEvery + time.Second)
 	must.Get(db.BeginManual(t.Context(), db.anna))(t)
 }
@@ -187,33 +174,25 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	age(learning.RunTimeout - time.Minute)
 	must.Equal(t, "just before", learning.RunRunning, must.Get(db.TrainingRun(t.Context(), db.anna, run.ID))(t).Status)
 	age(learning.RunTimeout + time.Second)
-	got, err := db.TrainingRun(t.Context(), db.anna, run.ID)
-	if err != nil || got.Status != learning.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
-		t.Errorf("after: %+v, %v", got, err)
-	}
-	next, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil || next.ID == run.ID {
-		t.Errorf("the next: %+v, %v", next, err)
-	}
-	runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20})
-	if err != nil || len(runs.Items) != 2 || runs.Items[0].ID != next.ID {
-		t.Errorf("history %+v, %v", runs, err)
-	}
+	got := must.Get(db.TrainingRun(t.Context(), db.anna, run.ID))(t)
+	must.Hold(t, got.Status == learning.RunFailed && got.CompletedAt != nil && got.ErrorMessage != nil,
+		"after: %+v", got)
+	next := must.Get(db.BeginManual(t.Context(), db.anna))(t)
+	must.Hold(t, next.ID != run.ID, "the next: %+v", next)
+	runs := must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}))(t)
+	must.Hold(t, len(runs.Items) == 2 && runs.Items[0].ID == next.ID, "history %+v", runs)
 	must.Equal(t, "history of one", 1, len(must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 1}))(t).Items))
-	_, err = db.TrainingRun(t.Context(), db.anna, -1)
-	must.Fail(t, "unknown run", err, store.ErrNoRun)
+	must.Fail(t, "unknown run", must.Err(db.TrainingRun(t.Context(), db.anna, -1)), store.ErrNoRun)
 }
 
 func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	_, err := db.UnrequestedRun(t.Context())
-	must.Fail(t, "no run", err, store.ErrNoRun)
+	must.Fail(t, "no run", must.Err(db.UnrequestedRun(t.Context())), store.ErrNoRun)
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	must.Equal(t, "begun", run.ID, must.Get(db.UnrequestedRun(t.Context()))(t).ID)
 	for range 2 {
 		must.Do(t, db.MarkRequested(t.Context(), run.ID))
-		_, err := db.UnrequestedRun(t.Context())
-		must.Fail(t, "requested", err, store.ErrNoRun)
+		must.Fail(t, "requested", must.Err(db.UnrequestedRun(t.Context())), store.ErrNoRun)
 	}
 }

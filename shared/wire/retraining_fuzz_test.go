@@ -18,9 +18,7 @@ func FuzzDecodeRetraining(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if first.TrainingRunID < 1 {
-			t.Errorf("run %d was taken", first.TrainingRunID)
-		}
+		must.Hold(t, first.TrainingRunID >= 1, "run %d was taken", first.TrainingRunID)
 		again := must.Get(wire.EncodeRetraining(first))(t)
 		second := must.Get(wire.DecodeRetraining(again))(t)
 		must.Equal(t, "two runs (-first +second)", first, second)

@@ -44,21 +44,17 @@ func TestSignedDataIsVerified(t *testing.T) {
 			t.Parallel()
 			attributes := wire.SignData(key(1), "gw-abc", r.Time, age, data)
 			origin := must.Get(wire.ParseOrigin(attributes))(t)
-			if !origin.Signed() || origin.Age != age || !origin.Verify(public(key(1)), r.Time, data) {
-				t.Errorf("%+v of %v is not verified", origin, attributes)
-			}
-			if origin.Verify(public(key(2)), r.Time, data) || origin.Verify(nil, r.Time, data) {
-				t.Error("verified by another key")
-			}
-			if origin.Verify(public(key(1)), r.Time.Add(time.Microsecond), data) {
-				t.Error("verified for another time")
-			}
+			must.Hold(t, origin.Signed() && origin.Age == age && origin.Verify(public(key(1)), r.Time, data),
+				"%+v of %v is not verified", origin, attributes)
+			must.Hold(t, !origin.Verify(public(key(2)), r.Time, data) && !origin.Verify(nil, r.Time, data),
+				"verified by another key")
+			must.Hold(t, !origin.Verify(public(key(1)), r.Time.Add(time.Microsecond), data),
+				"verified for another time")
 			for change, value := range map[string]string{wire.AgeAttribute: "1", wire.GatewayIDAttribute: "gw-abd"} {
 				altered := maps.Clone(attributes)
 				altered[change] = value
-				if o, err := wire.ParseOrigin(altered); err == nil && o.Verify(public(key(1)), r.Time, data) {
-					t.Errorf("verified with %s altered", change)
-				}
+				o, err := wire.ParseOrigin(altered)
+				must.Hold(t, err != nil || !o.Verify(public(key(1)), r.Time, data), "verified with %s altered", change)
 			}
 		})
 	}
@@ -70,9 +66,7 @@ func TestSignedBytes(t *testing.T) {
 	r, data := encodedReading(t)
 	origin := must.Get(wire.ParseOrigin(wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Duration: 1500 * time.Millisecond, Known: true}, data)))(t)
 	text := "coldaisle/data/1\ngw-abc\n" + published.Format(time.RFC3339Nano) + "\n1500\n" + string(data)
-	if !ed25519.Verify(public(key(1)), []byte(text), origin.Signature) {
-		t.Errorf("the signature is not of\n%s", text)
-	}
+	must.Hold(t, ed25519.Verify(public(key(1)), []byte(text), origin.Signature), "the signature is not of\n%s", text)
 }
 
 func TestOriginRefuses(t *testing.T) {
@@ -95,14 +89,12 @@ func TestOriginRefuses(t *testing.T) {
 			t.Parallel()
 			attributes := maps.Clone(good)
 			attributes[change[0]] = change[1]
-			if o, err := wire.ParseOrigin(attributes); !errors.Is(err, wire.ErrOrigin) {
-				t.Errorf("%+v, %v", o, err)
-			}
+			o, err := wire.ParseOrigin(attributes)
+			must.Hold(t, errors.Is(err, wire.ErrOrigin), "%+v, %v", o, err)
 		})
 	}
-	if o, err := wire.ParseOrigin(map[string]string{"node_id": "n1"}); err != nil || o.Signed() || o.Age.Known {
-		t.Errorf("an open message: %+v, %v", o, err)
-	}
+	o := must.Get(wire.ParseOrigin(map[string]string{"node_id": "n1"}))(t)
+	must.Hold(t, !o.Signed() && !o.Age.Known, "an open message: %+v", o)
 }
 
 func TestSignedStatus(t *testing.T) {
@@ -115,16 +107,12 @@ func TestSignedStatus(t *testing.T) {
 	signed := must.Get(wire.SignStatus(key(1), want))(t)
 	got := must.Get(signed.Verify(public(key(1))))(t)
 	must.Equal(t, "after a round trip", want, got)
-	if _, err := signed.Verify(public(key(2))); !errors.Is(err, wire.ErrSignature) {
-		t.Errorf("verified by another key: %v", err)
-	}
+	must.Fail(t, "verified by another key", must.Err(signed.Verify(public(key(2)))), wire.ErrSignature)
 	// A signature of data is none of a status, however the two are put together.
 	data := wire.SignData(key(1), "gw-abc", published, wire.Age{}, signed.Request)
 	origin := must.Get(wire.ParseOrigin(data))(t)
 	crossed := wire.SignedStatus{GatewayID: "gw-abc", Request: signed.Request, Signature: origin.Signature}
-	if _, err := crossed.Verify(public(key(1))); err == nil {
-		t.Error("a signature of data was taken for one of a status")
-	}
+	must.Hold(t, must.Err(crossed.Verify(public(key(1)))) != nil, "a signature of data was taken for one of a status")
 }
 
 func TestStatusRefuses(t *testing.T) {
@@ -147,9 +135,7 @@ func TestStatusRefuses(t *testing.T) {
 			r := wire.StatusRequest{GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 1}
 			change(&r)
 			signed := must.Get(wire.SignStatus(key(1), r))(t)
-			if _, err := signed.Verify(public(key(1))); !errors.Is(err, wire.ErrGateway) {
-				t.Errorf("accepted: %v", err)
-			}
+			must.Fail(t, "accepted", must.Err(signed.Verify(public(key(1)))), wire.ErrGateway)
 		})
 	}
 }
@@ -179,9 +165,7 @@ func TestMostThatIsTaken(t *testing.T) {
 	const most = "316224000000" // ten years, in milliseconds
 	o := must.Get(wire.ParseOrigin(map[string]string{wire.AgeAttribute: most}))(t)
 	must.Equal(t, "age", 10*366*24*time.Hour, o.Age.Duration)
-	if _, err := wire.ParseOrigin(map[string]string{wire.AgeAttribute: "316224000001"}); !errors.Is(err, wire.ErrOrigin) {
-		t.Errorf("an age above: %v", err)
-	}
+	must.Fail(t, "an age above", must.Err(wire.ParseOrigin(map[string]string{wire.AgeAttribute: "316224000001"})), wire.ErrOrigin)
 }
 
 // FuzzSignedData holds that nothing but the signed message itself is verified.

@@ -46,9 +46,8 @@ func TestAnHourFitsAMessage(t *testing.T) {
 		d := hour(c.jitter, c.decimals)
 		encoded := must.Get(wire.EncodeData(d))(t)
 		must.Equal(t, "after a round trip", d, must.Get(wire.DecodeData(encoded, d.Reading.Time))(t))
-		if len(encoded) > c.bytes {
-			t.Errorf("%d µs, %g: %d bytes, want at most %d", c.jitter, c.decimals, len(encoded), c.bytes)
-		}
+		must.Hold(t, len(encoded) <= c.bytes,
+			"%d µs, %g: %d bytes, want at most %d", c.jitter, c.decimals, len(encoded), c.bytes)
 	}
 }
 

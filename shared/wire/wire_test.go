@@ -81,9 +81,8 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 		t.Errorf("-0 was written as %s (%v)", encoded, err)
 	}
 	want.Recent.Age[1] = math.Inf(1)
-	if encoded, err := wire.EncodeData(want); err == nil {
-		t.Errorf("infinity was written as %s", encoded)
-	}
+	encoded, err := wire.EncodeData(want)
+	must.Hold(t, err != nil, "infinity was written as %s", encoded)
 }
 
 func TestDataThatLacksAValue(t *testing.T) {
@@ -150,9 +149,8 @@ func TestDecodeAlertRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if event, err := wire.DecodeAlert([]byte(message)); err == nil {
-				t.Errorf("accepted as %+v", event)
-			}
+			event, err := wire.DecodeAlert([]byte(message))
+			must.Hold(t, err != nil, "accepted as %+v", event)
 		})
 	}
 }
@@ -167,9 +165,8 @@ func TestRetrainingRoundTrip(t *testing.T) {
 	got := must.Get(wire.DecodeRetraining(encoded))(t)
 	must.Equal(t, "after a round trip", want, got)
 	for _, refused := range []string{`{"triggered_by":"manual"}`, `{"triggered_by":"daily_refresh","training_run_id":-1}`} {
-		if r, err := wire.DecodeRetraining([]byte(refused)); err == nil {
-			t.Errorf("%s names no run and was accepted: %+v", refused, r)
-		}
+		r, err := wire.DecodeRetraining([]byte(refused))
+		must.Hold(t, err != nil, "%s names no run and was accepted: %+v", refused, r)
 	}
 	must.Equal(t, "the first run", int64(1), must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"manual","training_run_id":1}`)))(t).TrainingRunID)
 	daily := must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"daily_refresh"}`)))(t)

@@ -94,9 +94,7 @@ func TestAppendGroupsConcurrentCallers(t *testing.T) {
 	must.Equal(t, "rows", n, len(stored))
 	appends, streams := server.Counts()
 	must.Equal(t, "streams", 1, streams)
-	if appends > n/5 {
-		t.Errorf("%d appends for %d readings: not grouped", appends, n)
-	}
+	must.Hold(t, appends <= n/5, "%d appends for %d readings: not grouped", appends, n)
 }
 
 func TestAppendManyRowsOfOneCaller(t *testing.T) {
@@ -120,9 +118,8 @@ func TestAppendOutlivesTheRequestThatOpened(t *testing.T) {
 	must.Do(t, s.Append(first, []reading.Reading{numbered(0)}))
 	cancel()
 	must.Do(t, s.Append(t.Context(), []reading.Reading{numbered(1)}))
-	if _, streams := server.Counts(); streams != 1 {
-		t.Errorf("%d streams: the connection belonged to the first request", streams)
-	}
+	_, streams := server.Counts()
+	must.Hold(t, streams == 1, "%d streams: the connection belonged to the first request", streams)
 }
 
 func TestAppendEndsWithItsContext(t *testing.T) {
@@ -134,9 +131,7 @@ func TestAppendEndsWithItsContext(t *testing.T) {
 	s := open(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := s.Append(ctx, []reading.Reading{numbered(0)}); err == nil {
-		t.Error("an append without an answer succeeded")
-	}
+	must.Hold(t, s.Append(ctx, []reading.Reading{numbered(0)}) != nil, "an append without an answer succeeded")
 }
 
 func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
@@ -204,9 +199,8 @@ func TestAppendReplacesAConnectionThatIsSilent(t *testing.T) {
 	c.AppendTimeout = 2 * time.Second
 	s := open(t, c)
 	must.Do(t, s.Append(t.Context(), []reading.Reading{numbered(0)}))
-	if _, streams := server.Counts(); streams < 2 {
-		t.Errorf("%d streams, want a second one", streams)
-	}
+	_, streams := server.Counts()
+	must.Hold(t, streams >= 2, "%d streams, want a second one", streams)
 }
 
 func TestCloseSendsWaitingRows(t *testing.T) {
@@ -224,12 +218,8 @@ func TestCloseSendsWaitingRows(t *testing.T) {
 	// Either the row came before the end and is stored, or after and was refused.
 	stored := len(server.Rows()) == 1
 	must.Equal(t, "stored, and acknowledged", stored, <-answered == nil)
-	if err := s.Append(t.Context(), []reading.Reading{numbered(1)}); err == nil {
-		t.Error("appended after the end")
-	}
-	if slices.Contains(server.Rows(), numbered(1)) {
-		t.Error("stored after the end")
-	}
+	must.Hold(t, s.Append(t.Context(), []reading.Reading{numbered(1)}) != nil, "appended after the end")
+	must.Hold(t, !slices.Contains(server.Rows(), numbered(1)), "stored after the end")
 }
 
 // BenchmarkAppend shows what a row costs of 80 that are appended at once, as by an

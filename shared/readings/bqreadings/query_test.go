@@ -89,12 +89,10 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 		must.Equal(t, name+": parameters", parameters()[name], sent)
 		purpose := request.Labels["purpose"]
 		must.Equal(t, fmt.Sprintf("%s: billed bytes for purpose %q", name, purpose), limits[purpose], request.MaximumBytesBilled)
-		if request.JobCreationMode != "JOB_CREATION_OPTIONAL" || request.UseLegacySql == nil || *request.UseLegacySql {
-			t.Errorf("%s: in mode %q, or legacy SQL", name, request.JobCreationMode)
-		}
-		if !strings.Contains(request.Query, "`project.sensor_data.readings`") || strings.Contains(request.Query, "n1") {
-			t.Errorf("%s: statement is %s", name, request.Query)
-		}
+		must.Hold(t, request.JobCreationMode == "JOB_CREATION_OPTIONAL" && request.UseLegacySql != nil && !*request.UseLegacySql,
+			"%s: in mode %q, or legacy SQL", name, request.JobCreationMode)
+		must.Hold(t, strings.Contains(request.Query, "`project.sensor_data.readings`") && !strings.Contains(request.Query, "n1"),
+			"%s: statement is %s", name, request.Query)
 		seen = append(seen, name+" "+purpose)
 	}
 	must.Equal(t, "statements", []string{"range export", "range chart", "ranges export"}, seen)
@@ -152,13 +150,11 @@ func TestQueryOverLimit(t *testing.T) {
 			"ranges": {last(s.Ranges(t.Context(), []readings.NodeRef{node}, noon.Add(-time.Hour), noon)), readings.Export, billed().Export},
 			"sample": {last(s.Sample(t.Context(), []readings.NodeRef{node}, noon.AddDate(0, 0, -28), noon, 100)), readings.Training, billed().Training},
 		} {
-			if test.err == nil || !strings.Contains(test.err.Error(), reason) {
-				t.Errorf("%s: %v, want the reason %s in it", which, test.err, reason)
-			}
+			must.Hold(t, test.err != nil && strings.Contains(test.err.Error(), reason),
+				"%s: %v, want the reason %s in it", which, test.err, reason)
 			limit, limited := errors.AsType[*readings.LimitError](test.err)
-			if limited != (reason == "bytesBilledLimitExceeded") || limited && (limit.Purpose != test.purpose || limit.Bytes != test.bytes) {
-				t.Errorf("%s: %s is a limit %t: %v", which, reason, limited, test.err)
-			}
+			must.Hold(t, limited == (reason == "bytesBilledLimitExceeded") && (!limited || (limit.Purpose == test.purpose && limit.Bytes == test.bytes)),
+				"%s: %s is a limit %t: %v", which, reason, limited, test.err)
 		}
 	}
 }
@@ -203,7 +199,6 @@ func TestConfigValidates(t *testing.T) {
 		spoil(&spoiled)
 		must.Contain(t, "the error", fmt.Sprint(spoiled.Validate()), setting)
 	}
-	if _, err := Open(t.Context(), fmt.Sprint("p`", 1), valid, logging.Discard()); err == nil {
-		t.Error("a project that breaks out of its quotes is taken")
-	}
+	must.Hold(t, must.Err(Open(t.Context(), fmt.Sprint("p`", 1), valid, logging.Discard())) != nil,
+		"a project that breaks out of its quotes is taken")
 }

@@ -37,12 +37,10 @@ func TestStatements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := statementText(t, name)
-			if strings.Contains(text, "{{") || !strings.Contains(text, "`project.dataset.table") {
-				t.Errorf("table not put in: %s", text)
-			}
-			if !strings.HasPrefix(text, "-- ") || !strings.Contains(text, "-- Scans ") {
-				t.Error("no comment on what it scans")
-			}
+			must.Hold(t, !strings.Contains(text, "{{") && strings.Contains(text, "`project.dataset.table"),
+				"table not put in: %s", text)
+			must.Hold(t, strings.HasPrefix(text, "-- ") && strings.Contains(text, "-- Scans "),
+				"no comment on what it scans")
 			query := must.Get(memefish.ParseQuery(name+".sql", text))(t)
 			var got []string
 			bounds := map[ast.BinaryOp]bool{}
@@ -60,9 +58,8 @@ func TestStatements(t *testing.T) {
 			}
 			slices.Sort(got)
 			must.Equal(t, "parameters", want, slices.Compact(got))
-			if !bounds[ast.OpGreaterEqual] || !bounds[ast.OpLess] {
-				t.Errorf("partition column not bounded at both ends: %v", bounds)
-			}
+			must.Hold(t, bounds[ast.OpGreaterEqual] && bounds[ast.OpLess],
+				"partition column not bounded at both ends: %v", bounds)
 		})
 	}
 }

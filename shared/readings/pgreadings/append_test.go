@@ -78,9 +78,7 @@ func TestAppendTakesTheFirstAndTheLastDay(t *testing.T) {
 		must.Do(t, err)
 		found = append(found, r.Time)
 	}
-	if !slices.Equal(days, found) {
-		t.Errorf("found %v, want %v", found, days)
-	}
+	must.Hold(t, slices.Equal(days, found), "found %v, want %v", found, days)
 }
 
 // BenchmarkAppend stores batches of several sizes, by so many writers on each

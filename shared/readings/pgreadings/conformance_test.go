@@ -112,10 +112,8 @@ func twice(t *testing.T, store *pgreadings.Store, node string) {
 	must.Equal(t, "copies in a range", 1, len(collect(t, store, open(node), now.Add(-time.Hour), now)))
 	summary := must.Get(store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)}))(t)
 	must.Equal(t, "statistics count", int64(1), summary[0].Count)
-	parts, err := store.Buckets(t.Context(), open(node), now.Add(-time.Hour), now, 1)
-	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
-		t.Errorf("buckets %+v, %v", parts, err)
-	}
+	parts := must.Get(store.Buckets(t.Context(), open(node), now.Add(-time.Hour), now, 1))(t)
+	must.Hold(t, len(parts) == 1 && parts[0].Count == 1, "buckets %+v", parts)
 }
 
 func sameID(t *testing.T, store *pgreadings.Store, node string) {
@@ -179,10 +177,8 @@ func buckets(t *testing.T, store *pgreadings.Store, node string) {
 	must.Equal(t, "", want, got)
 	// A width that does not come out even makes no more buckets than asked.
 	for n := 1; n <= 7; n++ {
-		got, err := store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n)
-		if err != nil || len(got) > n || len(got) == 0 {
-			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
-		}
+		got := must.Get(store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n))(t)
+		must.Hold(t, len(got) <= n && len(got) != 0, "asked for %d buckets, got %d", n, len(got))
 	}
 }
 
@@ -293,19 +289,15 @@ func cancelled(t *testing.T, store *pgreadings.Store, node string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := store.Append(ctx, []reading.Reading{at(node, "a", present(), 20, 40)}); err == nil {
-		t.Error("appended with a cancelled context")
-	}
-	if _, err := store.Stats(ctx, open(node), present(), []time.Time{present().Add(-time.Hour)}); err == nil {
-		t.Error("answered with a cancelled context")
-	}
+	must.Hold(t, store.Append(ctx, []reading.Reading{at(node, "a", present(), 20, 40)}) != nil,
+		"appended with a cancelled context")
+	must.Hold(t, must.Err(store.Stats(ctx, open(node), present(), []time.Time{present().Add(-time.Hour)})) != nil,
+		"answered with a cancelled context")
 	failed := false
 	for _, err := range store.Range(ctx, open(node), present().Add(-time.Hour), present()) {
 		failed = failed || err != nil
 	}
-	if !failed {
-		t.Error("a range with a cancelled context ended without an error")
-	}
+	must.Hold(t, failed, "a range with a cancelled context ended without an error")
 }
 
 // spansBound stores the same readings of one node id in three channels, every
@@ -352,13 +344,11 @@ func spansBound(t *testing.T, store *pgreadings.Store, node string) {
 		for _, part := range parts {
 			counted += part.Count
 		}
-		if err != nil || counted != int64(len(want)) {
-			t.Errorf("%s: buckets count %d, %v, want %d", name, counted, err, len(want))
-		}
+		must.Hold(t, err == nil && counted == int64(len(want)),
+			"%s: buckets count %d, %v, want %d", name, counted, err, len(want))
 		summary, err := store.Stats(t.Context(), ref, present(), []time.Time{start, start.Add(-time.Hour)})
-		if err != nil || summary[0].Count != int64(len(want)) || summary[1].Count != int64(len(want)) {
-			t.Errorf("%s: statistics %+v, %v, want %d", name, summary, err, len(want))
-		}
+		must.Hold(t, err == nil && summary[0].Count == int64(len(want)) && summary[1].Count == int64(len(want)),
+			"%s: statistics %+v, %v, want %d", name, summary, err, len(want))
 	}
 }
 
@@ -387,12 +377,8 @@ func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
 	add(t, store, kept...)
 	add(t, store, enrolled)
 	must.Equal(t, "range", kept[1:], collect(t, store, open(node), start, present()))
-	parts, err := store.Buckets(t.Context(), open(node), start, present(), 1)
-	if err != nil || len(parts) != 1 || parts[0].Count != 4 {
-		t.Errorf("buckets %+v, %v", parts, err)
-	}
-	summary, err := store.Stats(t.Context(), open(node), present(), []time.Time{start, start.Add(20 * time.Minute), start.Add(-time.Hour)})
-	if err != nil || summary[0].Count != 4 || summary[1].Count != 1 || summary[2].Count != 5 {
-		t.Errorf("statistics %+v, %v", summary, err)
-	}
+	parts := must.Get(store.Buckets(t.Context(), open(node), start, present(), 1))(t)
+	must.Hold(t, len(parts) == 1 && parts[0].Count == 4, "buckets %+v", parts)
+	summary := must.Get(store.Stats(t.Context(), open(node), present(), []time.Time{start, start.Add(20 * time.Minute), start.Add(-time.Hour)}))(t)
+	must.Hold(t, summary[0].Count == 4 && summary[1].Count == 1 && summary[2].Count == 5, "statistics %+v", summary)
 }

@@ -117,9 +117,8 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 					for _, part := range parts {
 						got[part.Start] = part.Stats
 					}
-					if err != nil || len(parts) != len(got) || len(parts) > n {
-						t.Errorf("%s: %s: %d buckets of %d, %v", when, name, len(parts), n, err)
-					}
+					must.Hold(t, err == nil && len(parts) == len(got) && len(parts) <= n,
+						"%s: %s: %d buckets of %d, %v", when, name, len(parts), n, err)
 					must.Equal(t, fmt.Sprintf("%s: %s of %s in %d", when, name, span, n), want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs())
 				}
 			}
@@ -134,9 +133,8 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 			for _, part := range parts {
 				count += part.Count
 			}
-			if err != nil || count != want.Count {
-				t.Errorf("%s: %s: short parts count %d, %v, want %d", when, name, count, err, want.Count)
-			}
+			must.Hold(t, err == nil && count == want.Count,
+				"%s: %s: short parts count %d, %v, want %d", when, name, count, err, want.Count)
 			starts := []time.Time{end.Add(-time.Hour), end.AddDate(0, 0, -7), end.AddDate(0, 0, -11)}
 			wants := make([]readings.Stats, len(starts))
 			for i, start := range starts {
@@ -145,9 +143,8 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 				}
 			}
 			got, err := store.Stats(t.Context(), ref, end, starts)
-			if diff := cmp.Diff(wants, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs()); diff != "" || err != nil {
-				t.Errorf("%s: statistics of %s (-want +got), %v:\n%s", when, name, err, diff)
-			}
+			diff := cmp.Diff(wants, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs())
+			must.Hold(t, diff == "" && err == nil, "%s: statistics of %s (-want +got), %v:\n%s", when, name, err, diff)
 		}
 	}
 	settle := func() { // marked hours wait for others

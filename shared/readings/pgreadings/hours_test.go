@@ -68,9 +68,8 @@ func TestHistory(t *testing.T) {
 		var marks int
 		must.Do(t, pool.QueryRow(t.Context(), `
 			SELECT (SELECT min(timestamp) FROM sensor_data.readings), (SELECT count(*) FROM sensor_data.marked_hours)`).Scan(&oldest, &marks))
-		if age := present().Sub(oldest); age > 10*24*time.Hour {
-			t.Errorf("the oldest raw reading is %s old", age)
-		}
+		age := present().Sub(oldest)
+		must.Hold(t, age <= 10*24*time.Hour, "the oldest raw reading is %s old", age)
 	})
 }
 
@@ -87,20 +86,14 @@ func TestChartsDoNotReadTheArchive(t *testing.T) {
 	for _, days := range []int{1, 7, 30, 365} {
 		if days <= 7 {
 			for _, err := range store.Range(t.Context(), node, now.Add(-time.Duration(days)*day), now) {
-				if err != nil {
-					t.Error(err)
-				}
+				must.Hold(t, err == nil, "%v", err)
 			}
 		}
-		buckets, err := store.Buckets(t.Context(), node, now.Add(-time.Duration(days)*day), now, 300)
-		if err != nil || len(buckets) != 1 || buckets[0].Count != 1 {
-			t.Errorf("%d days: %v, %v", days, buckets, err)
-		}
+		buckets := must.Get(store.Buckets(t.Context(), node, now.Add(-time.Duration(days)*day), now, 300))(t)
+		must.Hold(t, len(buckets) == 1 && buckets[0].Count == 1, "%d days: %v", days, buckets)
 	}
-	stats, err := store.Stats(t.Context(), node, now, []time.Time{now.Add(-2 * time.Hour), now.Add(-30 * day)})
-	if err != nil || stats[0].Count != 1 || stats[1].Count != 1 {
-		t.Errorf("%v, %v", stats, err)
-	}
+	stats := must.Get(store.Stats(t.Context(), node, now, []time.Time{now.Add(-2 * time.Hour), now.Add(-30 * day)}))(t)
+	must.Hold(t, stats[0].Count == 1 && stats[1].Count == 1, "%v", stats)
 	must.Equal(t, "queries of the archive", 0, all.queries)
 	if _, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300); err != nil || all.queries != 1 {
 		t.Errorf("a day of last month: %d queries, %v; want 1", all.queries, err)
@@ -211,9 +204,8 @@ func TestLateHoursOfYears(t *testing.T) {
 			var marks, hours, raw int
 			must.Do(t, pool.QueryRow(t.Context(), `
 				SELECT (SELECT count(*) FROM sensor_data.marked_hours), (SELECT count(*) FROM sensor_data.hours), (SELECT count(*) FROM sensor_data.readings)`).Scan(&marks, &hours, &raw))
-			if hours != c.want || raw != 0 || (marks > 0) != c.fails {
-				t.Errorf("%d marks, %d hours, %d raw readings; want %d hours and no raw reading", marks, hours, raw, c.want)
-			}
+			must.Hold(t, hours == c.want && raw == 0 && (marks > 0) == c.fails,
+				"%d marks, %d hours, %d raw readings; want %d hours and no raw reading", marks, hours, raw, c.want)
 		})
 	}
 }

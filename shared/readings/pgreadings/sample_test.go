@@ -44,15 +44,12 @@ func sampling(t *testing.T, store *pgreadings.Store) {
 		days[r.Time.Format(time.DateOnly)], hours[r.Time.Hour()], weeks[int(r.Time.Sub(start)/(7*24*time.Hour))] = true, true, true
 		perNode[r.NodeID]++
 		node := nodes[r.NodeID[len(r.NodeID)-1]-'0']
-		if span := node.Visible[0]; r.Channel != span.Channel || r.Time.Before(span.From) {
-			t.Errorf("not visible: %+v", r)
-		}
+		span := node.Visible[0]
+		must.Hold(t, r.Channel == span.Channel && !r.Time.Before(span.From), "not visible: %+v", r)
 	}
-	if len(days) != 4 || len(weeks) != 4 || len(hours) != 24 || len(perNode) != len(nodes) || perNode["sampled-0"] != 8*2 {
-		t.Errorf("%d days, %d weeks, %d hours, %v", len(days), len(weeks), len(hours), perNode)
-	}
+	must.Hold(t, len(days) == 4 && len(weeks) == 4 && len(hours) == 24 && len(perNode) == len(nodes) && perNode["sampled-0"] == 8*2,
+		"%d days, %d weeks, %d hours, %v", len(days), len(weeks), len(hours), perNode)
 	must.Equal(t, "another sample (-before +again)", all, sample(8*8*240))
-	if few := sample(16); len(few) > 16 || len(few) < 8 {
-		t.Errorf("%d readings of 16", len(few))
-	}
+	few := sample(16)
+	must.Hold(t, len(few) <= 16 && len(few) >= 8, "%d readings of 16", len(few))
 }

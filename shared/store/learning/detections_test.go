@@ -108,9 +108,8 @@ func TestDrawIsUnbiased(t *testing.T) {
 		}
 	}
 	t.Logf("F1 of all readings %.3f, by weights %.3f, by verdicts %.3f, by the first of each day %.3f", f1(truth), f1(weighed), f1(equal), f1(first))
-	if math.Abs(f1(weighed)-f1(truth)) > 0.05 || math.Abs(f1(equal)-f1(truth)) < 0.05 || math.Abs(f1(first)-f1(truth)) < 0.05 {
-		t.Error("the estimates differ otherwise from F1")
-	}
+	must.Hold(t, math.Abs(f1(weighed)-f1(truth)) <= 0.05 && math.Abs(f1(equal)-f1(truth)) >= 0.05 && math.Abs(f1(first)-f1(truth)) >= 0.05,
+		"the estimates differ otherwise from F1")
 }
 
 // TestDrawIsOfTheSet holds that the questions of a day are of its readings in whatever order they
