@@ -3,6 +3,8 @@ package incident
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"coldaisle.dev/shared/must"
 )
 
@@ -39,18 +41,12 @@ func TestConflicts(t *testing.T) {
 		},
 		"switched off": {rules: []Rule{rule(1, Above, 20, Warning, Scope{}), off}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := map[int64][]ConflictReason{}
-			for _, r := range c.rules {
-				for _, conflict := range Conflicts(r, c.rules, roomOf) {
-					got[r.ID] = append(got[r.ID], conflict.Why)
-				}
+		got := map[int64][]ConflictReason{}
+		for _, r := range c.rules {
+			for _, conflict := range Conflicts(r, c.rules, roomOf) {
+				got[r.ID] = append(got[r.ID], conflict.Why)
 			}
-			if c.want == nil {
-				c.want = map[int64][]ConflictReason{}
-			}
-			must.Equal(t, "", c.want, got)
-		})
+		}
+		must.Equal(t, name, c.want, got, cmpopts.EquateEmpty())
 	}
 }

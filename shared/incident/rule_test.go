@@ -44,20 +44,14 @@ func TestValidate(t *testing.T) {
 		"a room and a sensor":   {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1, SensorID: "n1"} }, incident.ErrScope},
 		"a room":                {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1} }, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rule := hot()
-			c.change(&rule)
-			if err := rule.Validate(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
-		})
+		rule := hot()
+		c.change(&rule)
+		must.Fail(t, name, rule.Validate(), c.want)
 	}
 	rule := hot()
 	rule.For, rule.Severity = -1, ""
-	if err := rule.Validate(); !errors.Is(err, incident.ErrFor) || !errors.Is(err, incident.ErrSeverity) {
-		t.Errorf("%v: want both", err)
-	}
+	must.Fail(t, "one of both", rule.Validate(), incident.ErrFor)
+	must.Fail(t, "the other", rule.Validate(), incident.ErrSeverity)
 }
 
 func TestEffective(t *testing.T) {
@@ -178,10 +172,10 @@ func TestSilenceInWords(t *testing.T) {
 			t.Errorf("%s: %q, %q", name, got, text)
 		}
 	}
-	got := incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now)
-	must.Hold(t, got == "No reading for more than 10 min", "%v", got)
-	got = incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now)
-	must.Hold(t, got == "Gateway A silent, no reading from its 1 node for more than 10 min", "%v", got)
+	must.Equal(t, "of a short interval", "No reading for more than 10 min",
+		incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now))
+	must.Equal(t, "of a gateway", "Gateway A silent, no reading from its 1 node for more than 10 min",
+		incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now))
 	for silent, want := range map[time.Duration]string{
 		5 * time.Minute: "5 min", 10*time.Minute - 1: "5 min", 10 * time.Minute: "10 min", 59 * time.Minute: "50 min",
 		time.Hour: "1 h", 23*time.Hour + 59*time.Minute: "23 h", 24 * time.Hour: "1 d", 71 * time.Hour: "2 d",
@@ -277,14 +271,13 @@ func TestFindingAdvances(t *testing.T) {
 		must.Equal(t, fmt.Sprint("after seconds: ", second), want, got)
 	}
 	step(over, 0)
-	step(found(incident.KindAnomaly), 30, incident.Stretch{Start: after(30), End: after(30), Lasting: true, Peak: 3, PeakTime: after(30)})
-	step(worse, 60, incident.Stretch{Start: after(30), End: after(60), Lasting: true, Peak: 5, PeakTime: after(60)})
+	step(found(incident.KindAnomaly), 30, lasting(30, 30, 3, 30))
+	step(worse, 60, lasting(30, 60, 5, 60))
 	step(worse, 60) // again
 	step(over, 45)  // older
-	step(over, 90, incident.Stretch{Start: after(30), End: after(90), Peak: 5, PeakTime: after(60)})
+	step(over, 90, stretch(30, 90, 5, 60))
 	must.Hold(t, memory.Settled() && memory.Last.Equal(after(90)), "%+v", memory)
-	want := []incident.Stretch{{Start: after(7), End: after(7), Peak: 3, PeakTime: after(7)}}
-	must.Equal(t, "of the past", want, found(incident.KindForecast).Past(after(7)))
+	must.Equal(t, "of the past", []incident.Stretch{stretch(7, 7, 3, 7)}, found(incident.KindForecast).Past(after(7)))
 	must.Equal(t, "of what is over", []incident.Stretch(nil), over.Past(after(7)))
 }
 
@@ -314,10 +307,7 @@ func TestProbe(t *testing.T) {
 		"newer than what was late":        {incident.Probe{Published: after(890), LateAt: after(400)}, 500, 799, false, false},
 		"silent, and longer than it late": {incident.Probe{Published: after(790), LateAt: after(400)}, 500, 800, false, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			must.Equal(t, "late", c.late, c.probe.Late(after(c.now)))
-			must.Equal(t, "silent", c.silent, c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)))
-		})
+		must.Equal(t, name+": late", c.late, c.probe.Late(after(c.now)))
+		must.Equal(t, name+": silent", c.silent, c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)))
 	}
 }
