@@ -33,6 +33,20 @@ func encode(t *testing.T, m push.Message) []byte {
 	return must.Get(push.Encode(m))(t)
 }
 
+// post posts a body to a function and returns the answer's status and the log.
+func post(t *testing.T, config push.Config, method string, body []byte, step push.HandleFunc) (status int, logged string) {
+	t.Helper()
+	var lines bytes.Buffer
+	config.Log = logging.New(&lines, slog.LevelInfo, "p")
+	if config.Clock == nil {
+		config.Clock = time.Now
+	}
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), method, "/", bytes.NewReader(body))
+	push.Handler(config, step).ServeHTTP(recorder, request)
+	return recorder.Code, lines.String()
+}
+
 func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 	t.Parallel()
 	// The body in the form that Pub/Sub documents, both spellings of its fields included.
@@ -51,44 +65,64 @@ func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 	must.Equal(t, "", example(), got)
 }
 
-// TestHandlerAnswers shows contract 9.5.
+// TestHandlerAnswers shows contract 9.5, also to what Pub/Sub never posts: no step sees any of that, and the log
+// stays a line for each.
 func TestHandlerAnswers(t *testing.T) {
 	t.Parallel()
 	body := encode(t, example())
 	fails := func(err error) push.HandleFunc {
 		return func(context.Context, push.Message) error { return err }
 	}
-	largest := append(encode(t, example()), bytes.Repeat([]byte(" "), push.MaxBody)...)[:push.MaxBody]
+	panics := func(context.Context, push.Message) error { panic("nil map") }
+	malformed := push.Permanent(push.ReasonMalformed, errors.New("humidity 140"))
+	spaces := func(n int) []byte { return bytes.Repeat([]byte(" "), n) }
+	largest := append(encode(t, example()), spaces(push.MaxBody)...)[:push.MaxBody]
+	const noPush = "not a Pub/Sub push message"
+	message := func(fields string) []byte {
+		return []byte(`{"message":{"messageId":"1",` + fields + `},"subscription":"s"}`)
+	}
 	for name, c := range map[string]struct {
-		method string
 		body   []byte
-		step   push.HandleFunc
+		step   push.HandleFunc // nil where it sees nothing
 		want   int
 		logged string
 	}{
-		"done":                  {http.MethodPost, body, fails(nil), http.StatusNoContent, ""},
-		"at the limit":          {http.MethodPost, largest, fails(nil), http.StatusNoContent, ""},
-		"a retry can help":      {http.MethodPost, body, fails(errors.New("database away")), http.StatusServiceUnavailable, "database away"},
-		"no retry helps":        {http.MethodPost, body, fails(push.Permanent(push.ReasonMalformed, errors.New("humidity 140"))), http.StatusAccepted, "humidity 140"},
-		"panic":                 {http.MethodPost, body, func(context.Context, push.Message) error { panic("nil map") }, http.StatusInternalServerError, "push_test.go"},
-		"GET":                   {http.MethodGet, nil, fails(nil), http.StatusMethodNotAllowed, ""},
-		"garbage":               {http.MethodPost, []byte("hello"), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
-		"no message":            {http.MethodPost, []byte(`{"subscription":"s"}`), fails(nil), http.StatusBadRequest, "no message"},
-		"data not base64":       {http.MethodPost, []byte(`{"message":{"data":"###"}}`), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
-		"over the limit":        {http.MethodPost, append(bytes.Clone(largest), ' '), fails(nil), http.StatusAccepted, `"reason":"too_large"`},
-		"larger than Pub/Sub's": {http.MethodPost, bytes.Repeat([]byte(" "), 16<<20+1), fails(nil), http.StatusRequestEntityTooLarge, "over limit"},
+		"done":                  {body, fails(nil), http.StatusNoContent, ""},
+		"at the limit":          {largest, fails(nil), http.StatusNoContent, ""},
+		"a retry can help":      {body, fails(errors.New("database away")), http.StatusServiceUnavailable, "database away"},
+		"no retry helps":        {body, fails(malformed), http.StatusAccepted, "humidity 140"},
+		"panic":                 {body, panics, http.StatusInternalServerError, "push_test.go"},
+		"garbage":               {[]byte("hello"), nil, http.StatusBadRequest, noPush},
+		"no message":            {[]byte(`{"subscription":"s"}`), nil, http.StatusBadRequest, "no message"},
+		"null":                  {[]byte(`null`), nil, http.StatusBadRequest, "no message"},
+		"data not base64":       {message(`"data":"###"`), nil, http.StatusBadRequest, noPush},
+		"over the limit":        {append(bytes.Clone(largest), ' '), nil, http.StatusAccepted, `"reason":"too_large"`},
+		"larger than Pub/Sub's": {spaces(16<<20 + 1), nil, http.StatusRequestEntityTooLarge, "over limit"},
+		"arrays, deep":          {bytes.Repeat([]byte("["), 1<<19), nil, http.StatusBadRequest, noPush},
+		"objects, deep":         {bytes.Repeat([]byte(`{"message":`), 50_000), nil, http.StatusBadRequest, noPush},
+		"message of a list":     {[]byte(`{"message":[],"subscription":"s"}`), nil, http.StatusBadRequest, noPush},
+		"attributes nested":     {message(`"data":"e30=","attributes":{"a":{"b":"c"}}`), nil, http.StatusBadRequest, noPush},
+		"time of nowhere":       {message(`"data":"e30=","publishTime":"yesterday"`), nil, http.StatusBadRequest, noPush},
+		"attempt beyond int":    {[]byte(`{"message":{"messageId":"1"},"deliveryAttempt":1e30}`), nil, http.StatusBadRequest, noPush},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var logged bytes.Buffer
-			handler := push.Handler(push.Config{DeadLetter: &deadLetters{}, Clock: time.Now, Log: logging.New(&logged, slog.LevelInfo, "")}, c.step)
-			answer := httptest.NewRecorder()
-			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), c.method, "/", bytes.NewReader(c.body)))
-			must.Equal(t, "answered", c.want, answer.Code)
-			must.Hold(t, strings.Contains(logged.String(), c.logged) && (c.logged != "" || logged.Len() == 0),
-				"logged %q, want it to hold %q", logged.String(), c.logged)
+			step := c.step
+			if step == nil {
+				step = func(context.Context, push.Message) error {
+					t.Error("the step was called")
+					return nil
+				}
+			}
+			status, logged := post(t, push.Config{DeadLetter: &deadLetters{}}, http.MethodPost, c.body, step)
+			must.Equal(t, "answered", c.want, status)
+			must.Contain(t, "the log", logged, c.logged)
+			must.Equal(t, "lines of the log", min(len(c.logged), 1), strings.Count(logged, "\n"))
+			must.Hold(t, len(logged) <= 2000 || c.step != nil, "%d bytes in the log", len(logged))
 		})
 	}
+	status, _ := post(t, push.Config{}, http.MethodGet, nil, fails(nil))
+	must.Equal(t, "GET", http.StatusMethodNotAllowed, status)
 }
 
 // TestHandlerPassesThePublishTime checks the time that a step gets: from
@@ -101,11 +135,11 @@ func TestHandlerPassesThePublishTime(t *testing.T) {
 		`{"message":{"messageId":"1"}}`:                                      now.UTC(),
 	} {
 		var got time.Time
-		handler := push.Handler(push.Config{Clock: func() time.Time { return now }, Log: logging.Discard()}, func(_ context.Context, m push.Message) error {
+		clock := push.Config{Clock: func() time.Time { return now }}
+		post(t, clock, http.MethodPost, []byte(body), func(_ context.Context, m push.Message) error {
 			got = m.PublishTime
 			return nil
 		})
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
 		must.Equal(t, body+" is published at", want, got)
 	}
 }
@@ -136,45 +170,6 @@ func TestHandlerJoinsTheTraceOfTheMessage(t *testing.T) {
 	const id = "0af7651916cd43dd8448eb211c80319c"
 	m := example()
 	m.Attributes = map[string]string{"googclient_traceparent": "00-" + id + "-b7ad6b7169203331-01"}
-	var lines bytes.Buffer
-	handler := push.Handler(push.Config{Clock: time.Now, Log: logging.New(&lines, slog.LevelInfo, "p")}, func(context.Context, push.Message) error {
-		return errors.New("away")
-	})
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(encode(t, m)))
-	handler.ServeHTTP(httptest.NewRecorder(), request)
-	must.Contain(t, "the log of the refusal", lines.String(), "projects/p/traces/"+id)
-}
-
-// TestHostileEnvelopes posts what Pub/Sub never would. No step sees any of it,
-// and the log stays a line for each.
-func TestHostileEnvelopes(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		body   string
-		status int
-	}{
-		"arrays, deep":       {strings.Repeat("[", 1<<19), 400},
-		"objects, deep":      {strings.Repeat(`{"message":`, 50_000), 400},
-		"over a mebibyte":    {`{"message":{"data":"` + strings.Repeat("A", 1<<20) + `"}}`, 202},
-		"no base64":          {`{"message":{"messageId":"1","data":"%%%"},"subscription":"s"}`, 400},
-		"message of a list":  {`{"message":[],"subscription":"s"}`, 400},
-		"attributes nested":  {`{"message":{"messageId":"1","data":"e30=","attributes":{"a":{"b":"c"}}},"subscription":"s"}`, 400},
-		"time of nowhere":    {`{"message":{"messageId":"1","data":"e30=","publishTime":"yesterday"},"subscription":"s"}`, 400},
-		"attempt beyond int": {`{"message":{"messageId":"1","data":"e30="},"subscription":"s","deliveryAttempt":1e30}`, 400},
-		"null":               {`null`, 400},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var log bytes.Buffer
-			handler := push.Handler(push.Config{DeadLetter: &deadLetters{}, Clock: time.Now, Log: logging.New(&log, slog.LevelInfo, "")}, func(context.Context, push.Message) error {
-				t.Error("the step was called")
-				return nil
-			})
-			recorder := httptest.NewRecorder()
-			handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(c.body)))
-			must.Equal(t, "answered", c.status, recorder.Code)
-			lines := strings.Count(log.String(), "\n")
-			must.Hold(t, lines == 1 && log.Len() <= 2000, "%d lines, %d bytes in the log", lines, log.Len())
-		})
-	}
+	_, logged := post(t, push.Config{}, http.MethodPost, encode(t, m), func(context.Context, push.Message) error { return errors.New("away") })
+	must.Contain(t, "the log of the refusal", logged, "projects/p/traces/"+id)
 }

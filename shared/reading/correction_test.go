@@ -90,17 +90,3 @@ func TestWindowsCorrectAsReadings(t *testing.T) {
 		}
 	}
 }
-
-// A node without corrections must cost nothing: detection asks for each reading.
-func BenchmarkApply(b *testing.B) {
-	w := reading.Window{Age: make([]float64, reading.MaxWindow), Temperature: make([]float64, reading.MaxWindow), Humidity: make([]float64, reading.MaxWindow)}
-	r := reading.Reading{Time: time.Now(), Temperature: 20, Humidity: 40}
-	for name, c := range map[string]reading.Corrections{"none": nil, "one": {{Temperature: 0.3}}} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				c.Apply(r, w)
-			}
-		})
-	}
-}

@@ -112,24 +112,6 @@ func TestDamagedWindowIsDropped(t *testing.T) {
 	}
 }
 
-// BenchmarkWindow writes and reads a message with a full window.
-func BenchmarkWindow(b *testing.B) {
-	d := hour(20_000, 10)
-	encoded := must.Get(wire.EncodeData(d))(b)
-	b.Run(fmt.Sprintf("encode %d bytes", len(encoded)), func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			must.Get(wire.EncodeData(d))(b)
-		}
-	})
-	b.Run("decode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			must.Get(wire.DecodeData(encoded, d.Reading.Time))(b)
-		}
-	})
-}
-
 // FuzzDecodeWindow holds that whatever is accepted is valid, and means the same after another
 // trip through the codec.
 func FuzzDecodeWindow(f *testing.F) {
