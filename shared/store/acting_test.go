@@ -18,7 +18,6 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 )
 
 // clock is the time some seconds after the instant.
@@ -62,7 +61,7 @@ func (db fixture) window(t *testing.T, from, until int, m incidents.Maintenance)
 func (db fixture) ingested(t *testing.T, all ...incidents.Judged) {
 	t.Helper()
 	for _, j := range all {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}))
+		db.heardBy(t, j.GatewayID, j.Reading)
 		db.judge(t, j)
 	}
 }

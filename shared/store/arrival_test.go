@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -439,7 +438,7 @@ func TestUnjudged(t *testing.T) {
 	}
 	ingested := func(j incidents.Judged) {
 		t.Helper()
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading}}))
+		db.heard(t, j.Reading)
 		must.Do(t, pgreadings.New(db.pool, nil, time.Now).Append(t.Context(), []reading.Reading{j.Reading}))
 	}
 	hot := at("n1", 30*time.Second, 60)
@@ -481,14 +480,10 @@ func TestBacklogCallsNobody(t *testing.T) {
 	deliver := func(i int, at time.Time, temperature float64, arrived time.Time) {
 		t.Helper()
 		j := incidents.Judged{
-			Reading: reading.Reading{
-				Channel: reading.Channel(db.anna), NodeID: fmt.Sprint("n", i), MessageID: strconv.FormatInt(at.UnixMicro(), 10), Time: at,
-				Temperature: temperature, Humidity: 40,
-			},
-			GatewayID: fmt.Sprint("gw-", i%2), Arrived: arrived, Defaults: alert.Defaults(),
+			Reading: measured(fmt.Sprint("n", i), at, temperature), GatewayID: fmt.Sprint("gw-", i%2), Arrived: arrived, Defaults: alert.Defaults(),
 		}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}))
-		db.judge(t, j)
+		j.Channel = reading.Channel(db.anna)
+		db.ingested(t, j)
 	}
 	begin := time.Now()
 	readings := 0

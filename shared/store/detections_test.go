@@ -17,7 +17,6 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
-	"coldaisle.dev/shared/store/pipeline"
 )
 
 func detection(minutes float64, anomaly bool) learning.NewPrediction {
@@ -180,8 +179,9 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	at := db.now(t).Add(-time.Hour).Truncate(10 * time.Minute)
 	send := func(channel int64, node string, when time.Time, temperature float64) {
 		t.Helper()
-		r := reading.Reading{Channel: reading.Channel(channel), NodeID: node, MessageID: "m", Time: when, Temperature: temperature, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		r := measured(node, when, temperature)
+		r.Channel = reading.Channel(channel)
+		db.heard(t, r)
 	}
 	for _, node := range []string{"n1", "far", "unnamed", "bruno"} {
 		for i := range 3 {
@@ -217,7 +217,7 @@ func TestLearnedAddsUp(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	node := reading.Node{ID: "n1"}
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
+	db.heard(t, measured("n1", db.now(t), 20))
 	for i, wider := range []float64{0.5, -0.25, -1.5, -1.5} {
 		must.Do(t, db.RecordLearned(t.Context(), db.anna, []learning.Learned{{Node: node, Wider: wider, JudgedBy: learning.ByWindow}}, 2))
 		air, err := db.NodesAir(t.Context(), db.anna, []reading.Node{node}, 0, 0)
@@ -227,7 +227,7 @@ func TestLearnedAddsUp(t *testing.T) {
 	}
 	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
+	db.heard(t, measured("n1", db.now(t), 20))
 	must.Do(t, db.RecordLearned(t.Context(), db.anna, []learning.Learned{{Node: node, Wider: 1, JudgedBy: learning.ByWindow}}, 2)) // of a room read before
 	must.Equal(t, "rows that the next owner begins with", 0, db.count(t, `SELECT count(*) FROM node_learning`, nil))
 }
@@ -242,12 +242,9 @@ func TestQuantitiesApartAreAsMeasured(t *testing.T) {
 	must.Get(db.pool.Exec(t.Context(), `
 		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at)
 		VALUES ($1, 'n1', $2, 2, 5, 'Ana', $2::timestamptz - interval '1 hour')`, db.anna, from))(t)
-	for _, r := range []reading.Reading{
-		{NodeID: "n1", MessageID: "t", Time: from.Add(-time.Second), Temperature: 22, Humidity: reading.Missing()},
-		{NodeID: "n1", MessageID: "h", Time: from.Add(time.Second), Temperature: reading.Missing(), Humidity: 45},
-	} {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
+	db.heard(t,
+		reading.Reading{NodeID: "n1", MessageID: "t", Time: from.Add(-time.Second), Temperature: 22, Humidity: reading.Missing()},
+		reading.Reading{NodeID: "n1", MessageID: "h", Time: from.Add(time.Second), Temperature: reading.Missing(), Humidity: 45})
 	air := must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, 0, 0))(t)
 	must.Hold(t, len(air) == 1 && air[0].Temperature == 22 && air[0].Humidity == 40, "%+v, want 22 °C and 40 %%", air)
 }

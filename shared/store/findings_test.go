@@ -14,7 +14,6 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
-	"coldaisle.dev/shared/store/pipeline"
 )
 
 func anomaly(score float64) incident.Finding {
@@ -156,7 +155,7 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 func TestLateFindingIsOfThePast(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 7200, 22).Reading}}))
+	db.heard(t, judged("n1", 7200, 22).Reading)
 	for _, second := range []int{60, 0, 30, 30} {
 		late := found("n1", second, anomaly(3))
 		late.Arrived = instant().Add(2 * time.Hour)
@@ -318,7 +317,7 @@ func TestForecastEndsWithItsTemperature(t *testing.T) {
 	db.judge(t, found("n1", 0, forecast()))
 	temperature := 22.0
 	for minute := range 70 {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", minute*60, temperature).Reading}}))
+		db.heard(t, judged("n1", minute*60, temperature).Reading)
 		temperature = reading.Missing()
 	}
 	db.settle(t, 4000)

@@ -139,25 +139,20 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 func TestNewHoldBeginsEmpty(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	report := func(message string, at time.Time) {
+	newest := func() float64 {
 		t.Helper()
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: message, Time: at, Temperature: 20, Humidity: 40}}}))
-	}
-	newest := func() string {
-		t.Helper()
-		found := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n1"}))(t)
-		return found["n1"].MessageID
+		return must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n1"}))(t)["n1"].Temperature
 	}
 	before := db.now(t)
-	report("nobody's", before)
+	db.heard(t, measured("n1", before, 20))
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	rows := db.states(t)
 	must.Hold(t, len(rows) == 1 && rows[0].MessageID == nil, "its row is %+v", rows)
-	must.Equal(t, "it begins", "", newest())
-	report("late", before.Add(-time.Second))
-	must.Equal(t, "a reading from before it", "", newest())
-	report("hers", db.now(t))
-	must.Equal(t, "newest", "hers", newest())
+	must.Equal(t, "it begins", 0.0, newest())
+	db.heard(t, measured("n1", before.Add(-time.Second), 21))
+	must.Equal(t, "a reading from before it", 0.0, newest())
+	db.heard(t, measured("n1", db.now(t), 22))
+	must.Equal(t, "newest", 22.0, newest())
 }
 
 // TestAlertBelongsToTheHolderAtItsTime shows contract 6.6.
@@ -227,14 +222,12 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 // ingest stores a reading of n1 as functions/ingest does.
 func (db fixture) ingest(t *testing.T, channel int64, at time.Time, temperature float64) reading.Reading {
 	t.Helper()
-	r := reading.Reading{
-		Channel: reading.Channel(channel), NodeID: "n1", MessageID: fmt.Sprint(temperature), Time: reading.TruncateTime(at),
-		Temperature: temperature, Humidity: 40,
-	}
+	r := measured("n1", reading.TruncateTime(at), temperature)
+	r.Channel = reading.Channel(channel)
 	if channel != 0 {
 		db.sql(t, store.SignSensor, pgx.NamedArgs{"channel": channel, "node": r.NodeID, "at": r.Time, "gateway": "gw-a"})
 	}
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+	db.heard(t, r)
 	return r
 }
 
@@ -313,7 +306,8 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 	start := db.now(t)
 	judge := func(channel int64, at time.Time, temperature float64) {
 		t.Helper()
-		r := reading.Reading{Channel: reading.Channel(channel), NodeID: "n1", MessageID: at.String(), Time: reading.TruncateTime(at), Temperature: temperature, Humidity: 40}
+		r := measured("n1", reading.TruncateTime(at), temperature)
+		r.Channel = reading.Channel(channel)
 		must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: r, GatewayID: "gw-a", Arrived: at, Defaults: alert.Defaults()}))
 	}
 	judge(0, start, 60)

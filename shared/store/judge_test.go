@@ -278,7 +278,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 		t.Fatalf("%+v", two)
 	}
 	younger, older := two[0], two[1]
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 1030, 20).Reading}}))
+	db.heard(t, judged("n1", 1030, 20).Reading)
 	late := judged("n1", 515, 53)
 	late.Arrived = instant().Add(2 * time.Hour)
 	db.judge(t, late, late)
@@ -304,14 +304,8 @@ func TestSilences(t *testing.T) {
 		db.sensor(t, db.anna, db.annasRoom, id)
 	}
 	db.sensor(t, db.bruno, db.brunosRoom, "theirs")
-	state := func(node string, second int) pipeline.NodeReading {
-		return pipeline.NodeReading{Reading: judged(node, second, 20).Reading}
-	}
-	for _, r := range []pipeline.NodeReading{
-		state("n1", 0), state("n2", 30), state("theirs", 0), state("slow", -600), state("slow", 0),
-	} {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{r}))
-	}
+	state := func(node string, second int) reading.Reading { return judged(node, second, 20).Reading }
+	db.heard(t, state("n1", 0), state("n2", 30), state("theirs", 0), state("slow", -600), state("slow", 0))
 	silent := func(second int) []string {
 		t.Helper()
 		found, _, err := db.Silences(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second))
@@ -330,7 +324,7 @@ func TestSilences(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].RoomName != "Room" || found[0].SensorName != "Rack" {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{state("n1", 320)}))
+	db.heard(t, state("n1", 320))
 	later, _, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
 	must.Hold(t, len(later) == 2 && later[0].NodeID == "n1", "another silence: %+v", later)
 }

@@ -15,7 +15,6 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/store/records"
 )
 
@@ -225,9 +224,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	db.sensor(t, db.anna, third, "n2")
 	heard := func(second int) {
 		t.Helper()
-		for _, node := range []string{"n0", "n1"} {
-			must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(node, second, 22).Reading, GatewayID: "gw-a"}}))
-		}
+		db.heardBy(t, "gw-a", judged("n0", second, 22).Reading, judged("n1", second, 22).Reading)
 	}
 	heard(0)
 	db.settle(t, 310)

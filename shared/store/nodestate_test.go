@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -89,12 +88,9 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 		}
 	}
 	// An older reading with the first value of its quantity changes that alone.
-	for _, r := range []reading.Reading{
-		{Channel: 3, NodeID: "n", MessageID: "new", Time: instant().Add(time.Minute), Temperature: 20, Humidity: reading.Missing()},
-		{Channel: 3, NodeID: "n", MessageID: "old", Time: instant(), Temperature: reading.Missing(), Humidity: 40},
-	} {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
+	db.heard(t,
+		reading.Reading{Channel: 3, NodeID: "n", MessageID: "new", Time: clock(60), Temperature: 20, Humidity: reading.Missing()},
+		reading.Reading{Channel: 3, NodeID: "n", MessageID: "old", Time: clock(0), Temperature: reading.Missing(), Humidity: 40})
 	want = append(want, stateRow{3, "n", new("new"), new(20.0), new(40.0)})
 	must.Equal(t, "", want, db.states(t))
 }
@@ -106,9 +102,8 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	report := func(message string, after time.Duration) float64 {
 		t.Helper()
 		at = at.Add(after)
-		for range 2 { // again changes nothing
-			must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n", MessageID: message, Time: at}}}))
-		}
+		r := reading.Reading{NodeID: "n", MessageID: message, Time: at}
+		db.heard(t, r, r) // again changes nothing
 		var usual *float64
 		must.Do(t, db.pool.QueryRow(t.Context(), `SELECT usual_interval_s FROM node_state`).Scan(&usual))
 		if usual == nil {
@@ -200,23 +195,18 @@ func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	at := time.Date(2026, 3, 20, 23, 59, 59, 0, time.UTC) // of the last slot
-	keep := func(at time.Time, temperature float64) {
-		t.Helper()
-		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
 	want := func(starts time.Time, low, high, last float64) {
 		t.Helper()
 		got := db.slots(t, 0)
 		must.Hold(t, len(got) == 1 && got[0].Slot == 143 && got[0].Starts.Equal(starts) && got[0].MinTemperature == low && got[0].MaxTemperature == high && got[0].LastTemperature == last,
 			"slots %+v", got)
 	}
-	keep(at, 20)
-	keep(at.Add(-24*time.Hour), 90)
+	db.heard(t, measured("n", at, 20))
+	db.heard(t, measured("n", at.Add(-24*time.Hour), 90))
 	want(at.Truncate(10*time.Minute), 20, 20, 20)
-	keep(at.Add(-time.Minute), 25)
+	db.heard(t, measured("n", at.Add(-time.Minute), 25))
 	want(at.Truncate(10*time.Minute), 20, 25, 20)
-	keep(at.Add(24*time.Hour), 22)
+	db.heard(t, measured("n", at.Add(24*time.Hour), 22))
 	want(at.Add(24*time.Hour).Truncate(10*time.Minute), 22, 22, 22)
 }
 
@@ -225,19 +215,13 @@ func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	before := pipeline.NodeReading{Reading: reading.Reading{NodeID: "n", MessageID: "m", Time: time.Now().Add(-time.Minute), Temperature: 20}}
-	keep := func(r pipeline.NodeReading) {
-		t.Helper()
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{r}))
-	}
-	keep(before)
+	before := measured("n", time.Now().Add(-time.Minute), 20)
+	db.heard(t, before)
 	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
 	db.claim(t, db.anna, db.room(t, db.anna), "n")
-	keep(before)
+	db.heard(t, before)
 	must.Equal(t, "slots of the time before the hold", 0, len(db.slots(t, 0)))
-	after := before
-	after.Time = time.Now().Add(time.Minute)
-	keep(after)
+	db.heard(t, measured("n", time.Now().Add(time.Minute), 20))
 	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
 }
 
@@ -282,8 +266,9 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 			}
 			for channel, hours := range map[reading.Channel]int{reading.Open: c.open, reading.Channel(db.anna): c.own, reading.Channel(db.bruno): c.others} {
 				if hours > 0 {
-					r := reading.Reading{Channel: channel, NodeID: "n", MessageID: "m", Time: at(hours), Temperature: float64(hours)}
-					must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+					r := measured("n", at(hours), float64(hours))
+					r.Channel = channel
+					db.heard(t, r)
 				}
 			}
 			newest := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n", "unknown"}))(t)
@@ -305,11 +290,6 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n")
 	now := db.now(t)
-	keep := func(at time.Time, temperature float64) {
-		t.Helper()
-		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
 	newest := func() float64 {
 		t.Helper()
 		live, err := db.LiveSensors(t.Context(), db.anna)
@@ -323,14 +303,14 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 		must.Equal(t, "the overview shows", found["n"].Temperature, *live[0].Temperature)
 		return *live[0].Temperature
 	}
-	keep(now.Add(-time.Hour), 20)
+	db.heard(t, measured("n", now.Add(-time.Hour), 20))
 	// The clock was a year ahead.
 	db.sql(t, `UPDATE node_state SET timestamp = timestamp + interval '1 year', temperature = 25`, nil)
 	db.sql(t, `UPDATE node_slots SET starts = starts + interval '1 year', last_at = last_at + interval '1 year'`, nil)
 	must.Equal(t, "a reading of next year is shown", 0.0, newest())
-	keep(now.Add(-time.Hour), 60)
+	db.heard(t, measured("n", now.Add(-time.Hour), 60))
 	must.Equal(t, "newest", 60.0, newest())
-	keep(now.Add(time.Hour), 21) // delivered again
+	db.heard(t, measured("n", now.Add(time.Hour), 21)) // delivered again
 	must.Equal(t, "newest after a reading that lies ahead", 60.0, newest())
 	slots := db.slots(t, 0)
 	must.Hold(t, len(slots) == 1 && slots[0].LastTemperature == 60 && !slots[0].Starts.After(now), "slots %+v", slots)
@@ -349,8 +329,9 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	table := pgreadings.New(db.pool, nil, time.Now)
 	ingest := func(node string, at time.Time, temperature float64) {
 		t.Helper()
-		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		must.Do(t, errors.Join(db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}), table.Append(t.Context(), []reading.Reading{r})))
+		r := measured(node, at, temperature)
+		db.heard(t, r)
+		must.Do(t, table.Append(t.Context(), []reading.Reading{r}))
 	}
 	shown := func(customer int64) string {
 		t.Helper()
@@ -369,17 +350,13 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 		must.Do(t, err)
 		return len(found)
 	}
-	probe := func(at time.Time) {
-		t.Helper()
-		must.Do(t, db.RecordProbe(t.Context(), at, at))
-	}
+	probe := func(at time.Time) { must.Do(t, db.RecordProbe(t.Context(), at, at)) }
 	last := now.Add(-20 * time.Minute)
 	ingest("hot", last.Add(-time.Minute), 59)
 	ingest("hot", last, 60)
 	probe(now.Add(-time.Minute))
 	// The clock is a year ahead. That of the test's database is not, so the rows are moved.
-	ahead := reading.Reading{NodeID: "hot", MessageID: "61", Time: now.AddDate(1, 0, 0), Temperature: 61, Humidity: 40}
-	must.Do(t, table.Append(t.Context(), []reading.Reading{ahead}))
+	must.Do(t, table.Append(t.Context(), []reading.Reading{measured("hot", now.AddDate(1, 0, 0), 61)}))
 	db.sql(t, `UPDATE node_state SET message_id = '61', timestamp = timestamp + interval '1 year', temperature = 61 WHERE node_id = 'hot'`, nil)
 	db.sql(t, `UPDATE probe SET published_at = published_at + interval '1 year', received_at = received_at + interval '1 year', late_at = now() + interval '1 year'`, nil)
 	db.sql(t, `UPDATE open_holds SET held_from = held_from + interval '1 year' WHERE node_id = 'new'`, nil)

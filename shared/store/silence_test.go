@@ -196,7 +196,7 @@ func TestDarkSites(t *testing.T) {
 		t.Helper()
 		r := judged(node, 60*minute, 20).Reading
 		r.Channel = reading.Channel(channel)
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		db.heard(t, r)
 	}
 	at := func(minute int) time.Time { return instant().Add(time.Duration(minute) * time.Minute) }
 	want := func(when string, minute int, sites ...incidents.DarkSite) {

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 func TestMain(m *testing.M) {
@@ -120,6 +122,26 @@ func openNodes(ids ...string) (nodes []reading.Node) {
 
 func sensorOf(id string, room int64) accounts.NewSensor {
 	return accounts.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room}
+}
+
+// measured is a reading of the open channel.
+func measured(node string, at time.Time, temperature float64) reading.Reading {
+	message := fmt.Sprint(temperature, at.UnixMicro())
+	return reading.Reading{NodeID: node, MessageID: message, Time: at, Temperature: temperature, Humidity: 40}
+}
+
+// heard stores readings as functions/ingest does, each by itself.
+func (db fixture) heard(t *testing.T, all ...reading.Reading) {
+	t.Helper()
+	db.heardBy(t, "", all...)
+}
+
+// heardBy is heard through a gateway.
+func (db fixture) heardBy(t *testing.T, gateway string, all ...reading.Reading) {
+	t.Helper()
+	for _, r := range all {
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
+	}
 }
 
 // sql runs a statement as a careless writer would, past the store: an argument

@@ -19,7 +19,6 @@ import (
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 )
 
 // roomIncidents are the incidents of a customer's room, oldest first: cause, severity, begin
@@ -235,8 +234,7 @@ func TestSilenceLeavesAHistory(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	state := func(node string, ago time.Duration) {
 		t.Helper()
-		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", ago), Time: now.Add(-ago), Temperature: 22, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		db.heard(t, measured(node, now.Add(-ago), 22))
 	}
 	state("n1", 20*time.Minute)
 	state("n2", time.Minute)
@@ -273,20 +271,9 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	db := open(t)
 	second := db.room(t, db.anna)
 	for k := range 6 {
-		room := db.annasRoom
-		if k%2 == 1 {
-			room = second
-		}
-		db.sensor(t, db.anna, room, fmt.Sprint("n", k))
-		gateway := "gw-a"
-		if k >= 4 {
-			gateway = "gw-b"
-		}
-		at := 0
-		if k == 5 {
-			at = 290
-		}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(fmt.Sprint("n", k), at, 22).Reading, GatewayID: gateway}}))
+		db.sensor(t, db.anna, []int64{db.annasRoom, second}[k%2], fmt.Sprint("n", k))
+		gateway := []string{"gw-a", "gw-a", "gw-b"}[k/2]
+		db.heardBy(t, gateway, judged(fmt.Sprint("n", k), []int{0, 290}[k/5], 22).Reading)
 	}
 	db.settle(t, 299)
 	must.Equal(t, "not yet", 0, len(db.changes(t, db.anna)))
@@ -307,7 +294,7 @@ func TestSilentNodeOfAGateway(t *testing.T) {
 	heard := func(node string, at int, gateway string, channel int64) {
 		r := judged(node, at, 22).Reading
 		r.Channel = reading.Channel(channel)
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
+		db.heardBy(t, gateway, r)
 	}
 	heard("n1", 290, "gw-a", 0)
 	heard("unplugged", 0, "gw-a", db.anna) // both discovered
@@ -325,15 +312,14 @@ func TestSettleAllIsForEverybody(t *testing.T) {
 	db.sensor(t, db.bruno, db.brunosRoom, "b1")
 	db.judge(t, judged("n1", 0, 60), judged("b1", 0, 60), judged("n1", 30, 20), judged("b1", 30, 20))
 	for range 2 {
-		must.Do(t, db.SettleAll(t.Context(), instant().Add(12*time.Minute)))
+		must.Do(t, db.SettleAll(t.Context(), clock(720)))
 	}
 	for _, customer := range []int64{db.anna, db.bruno} {
 		must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, customer))
 	}
-	b1 := judged("b1", 600, 22).Reading
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: b1}}))
+	db.heard(t, judged("b1", 600, 22).Reading)
 	for k, want := range [][]string{{"started!", "cleared", "ended"}, {"started!", "cleared", "ended", "started!"}} {
-		must.Do(t, db.SettleAll(t.Context(), instant().Add(time.Duration(899+k)*time.Second)))
+		must.Do(t, db.SettleAll(t.Context(), clock(899+k)))
 		must.Equal(t, "a node falls silent", want, db.changes(t, db.bruno))
 	}
 }
@@ -393,9 +379,7 @@ func TestSilentSensorMoves(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, "n0", "n1")
 			second := db.room(t, db.anna)
-			for _, r := range []incidents.Judged{judged("n1", 0, 22), judged("n0", 70, 22), judged("n0", 100, 22)} {
-				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r.Reading}}))
-			}
+			db.heard(t, judged("n1", 0, 22).Reading, judged("n0", 70, 22).Reading, judged("n0", 100, 22).Reading)
 			db.settle(t, 300)
 			must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
 			db.settle(t, 400)
@@ -418,12 +402,8 @@ func TestSilentSensorMoves(t *testing.T) {
 func TestSilenceOutlivesALateService(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 0, 22).Reading}}))
-	probe := func(second int) {
-		t.Helper()
-		at := instant().Add(time.Duration(second) * time.Second)
-		must.Do(t, db.RecordProbe(t.Context(), at, at))
-	}
+	db.heard(t, judged("n1", 0, 22).Reading)
+	probe := func(second int) { must.Do(t, db.RecordProbe(t.Context(), clock(second), clock(second))) }
 	for _, second := range []int{0, 60, 120, 180, 240, 300} {
 		probe(second)
 	}
@@ -556,8 +536,9 @@ func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	state := func(node string, ago time.Duration, temperature, humidity float64) {
 		t.Helper()
-		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", ago), Time: now.Add(-ago), Temperature: temperature, Humidity: humidity}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		r := measured(node, now.Add(-ago), temperature)
+		r.Humidity = humidity
+		db.heard(t, r)
 	}
 	told := func() (text string) {
 		t.Helper()
