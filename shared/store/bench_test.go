@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,34 +17,6 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 )
-
-// BenchmarkActiveAlerts lists what 100 sensors over their limit leave in a weekend
-// that nobody looks at: 576,000 alerts.
-func BenchmarkActiveAlerts(b *testing.B) {
-	db := open(b)
-	must.Get(db.pool.Exec(b.Context(), `
-		INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
-		SELECT $1, 'n' || i % 100, 'temperature', 'High temperature detected: 55.2°C (limit 50.0°C)',
-		       now() - make_interval(secs => i / 100 * 30), i::text, 55.2, 50
-		FROM generate_series(0, 575999) AS i`, db.anna))(b)
-	must.Get(db.pool.Exec(b.Context(), `VACUUM ANALYZE alerts`))(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		count, peak := 0, uint64(0)
-		for _, err := range db.ActiveAlerts(b.Context(), db.anna) {
-			must.Do(b, err)
-			if count++; count%10_000 == 0 {
-				var memory runtime.MemStats
-				runtime.ReadMemStats(&memory)
-				peak = max(peak, memory.HeapInuse)
-			}
-		}
-		if count != 576_000 {
-			b.Fatal(count)
-		}
-		b.ReportMetric(float64(peak)/(1<<20), "MB-heap")
-	}
-}
 
 // roundTrips counts the queries and batches that a pool sends.
 type roundTrips struct{ atomic.Int64 }
@@ -144,33 +115,11 @@ func BenchmarkIncidentsPage(b *testing.B) {
 	}
 }
 
-// BenchmarkReadingWithMemory is the step of one reading whose message has a window of
-// an hour, by one rule that remembers something, and by one that measures a rate.
-func BenchmarkReadingWithMemory(b *testing.B) {
-	var points []incident.Point
-	for i := range 121 {
-		points = append(points, incident.Point{Time: instant().Add(time.Duration(i) * 30 * time.Second), Temperature: 31, Humidity: 40})
-	}
-	for _, quantity := range []incident.Quantity{incident.Temperature, incident.TemperatureRate} {
-		rule := incident.Rule{Version: 1, Quantity: quantity, Direction: incident.Above, Limit: -5, Severity: incident.Warning, Enabled: true}
-		memory, _ := rule.Advance(incident.Memory{}, points[:120])
-		before := []incident.Excursion{{ID: 1, Stretch: incident.Stretch{Start: points[0].Time, End: points[119].Time, Lasting: true, Peak: 31, PeakTime: points[0].Time}}}
-		b.Run(fmt.Sprint(quantity), func(b *testing.B) {
-			for b.Loop() {
-				if _, stretches := rule.Advance(memory, points); len(stretches) == 1 {
-					rule.Join(before, stretches[0], false)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkNodeStates stores the readings of nodes that send every 30 seconds, as ingest does, at
-// the sizes of docs/operations.md. The last day of each node is there before. It prints the
-// processor time of PostgreSQL's sessions, without the server's background work and without
-// full pages in the log; what the tables of state take, how many times what their rows need,
-// which share of the updates touched no index (HOT); and what a reading costs in write-ahead
-// log. Vacuum runs every simulated ten minutes, as autovacuum would. On Linux, alone:
+// BenchmarkNodeStates stores the readings of nodes that send every 30 seconds, as ingest does, at the sizes of
+// docs/operations.md. The last day of each node is there before. It prints the processor time of PostgreSQL's
+// sessions, without the server's background work and without full pages in the log; what the tables of state take,
+// how many times what their rows need, which share of the updates touched no index (HOT); and what a reading costs
+// in write-ahead log. Vacuum runs every simulated ten minutes, as autovacuum would. On Linux, alone:
 //
 //	go test ./shared/store -run '^$' -bench NodeStates -benchtime 1x
 func BenchmarkNodeStates(b *testing.B) {
