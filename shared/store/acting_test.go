@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -37,16 +38,15 @@ func (db fixture) lasting(t *testing.T, second int) []incidents.Incident {
 // only is Anna's one incident that lasts.
 func (db fixture) only(t *testing.T, second int) incidents.Incident {
 	t.Helper()
-	all := db.lasting(t, second)
-	if len(all) != 1 {
-		t.Fatalf("%d incidents last: %+v", len(all), all)
-	}
-	return all[0]
+	return one(t, "incidents that last", db.lasting(t, second))
 }
 
-func (db fixture) rule(t *testing.T, q incident.Quantity, d incident.Direction, limit float64, s incident.Severity) incident.Rule {
+// rule makes a rule of Anna's: unless it says otherwise, one that warns of temperatures above its limit.
+func (db fixture) rule(t *testing.T, r incident.Rule) incident.Rule {
 	t.Helper()
-	return must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{Quantity: q, Direction: d, Limit: limit, Severity: s, Enabled: true}))(t)
+	r.Quantity, r.Direction = cmp.Or(r.Quantity, incident.Temperature), cmp.Or(r.Direction, incident.Above)
+	r.Severity, r.Enabled = cmp.Or(r.Severity, incident.Warning), true
+	return must.Get(db.CreateRule(t.Context(), db.anna, r))(t)
 }
 
 // window plans maintenance of Anna's for some seconds after the instant, known since long before.
@@ -125,10 +125,9 @@ func TestActOnAnIncident(t *testing.T) {
 	after := must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventCommented, By: "anna12", Comment: "a door"}, hour))(t)
 	must.Hold(t, after.Comment == "a door" && !after.Lasting && after.TakenAt == nil && after.Now == nil && !after.Seen,
 		"%+v", after)
-	var timeline []string
-	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, id))(t) {
-		timeline = append(timeline, strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment)))
-	}
+	timeline := each(must.Get(db.Timeline(t.Context(), db.anna, id))(t), func(c incidents.Change) string {
+		return strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment))
+	})
 	must.Equal(t, "timeline", []string{
 		"started", "taken anna12", "commented anna12 on it", "taken berta1", "snoozed berta1", "handed_over berta1 to carl12", "commented berta1 fan 3", "taken carl12", "given_back carl12 no time",
 		"cleared", "ended", "commented anna12 a door",
@@ -147,13 +146,12 @@ func TestActOnAMergedIncident(t *testing.T) {
 	younger := db.only(t, 1000).ID
 	db.act(t, younger, 1001, incident.EventTaken)
 	db.ingested(t, judged("n1", 1010, 60))
-	late := judged("n1", 515, 61)
-	late.Arrived = clock(1020)
-	db.judge(t, late)
+	db.judge(t, arrived(judged("n1", 515, 61), 1020))
 	one := db.only(t, 1021)
 	if younger == older || one.ID != older || one.TakenBy != "anna12" || !one.StartTime.Equal(instant()) {
 		t.Fatalf("%d and %d have become %+v", older, younger, one)
 	}
+	must.Equal(t, "calls", 2, db.calls(t))
 	acted := must.Get(db.Act(t.Context(), db.anna, younger, incidents.Action{Event: incident.EventHandedOver, By: "anna12", To: "berta1"}, clock(1030)))(t)
 	must.Hold(t, acted.ID == older && acted.TakenBy == "berta1", "acting on the younger: %+v", acted)
 	must.Equal(t, "reading the younger", older, must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t).ID)
@@ -175,17 +173,16 @@ func TestActOnAMergedIncident(t *testing.T) {
 func TestTakenCallsForMoreOnly(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
-	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
-	db.rule(t, incident.Humidity, incident.Below, 30, incident.Warning)
+	db.rule(t, incident.Rule{Limit: 27})
+	db.rule(t, incident.Rule{Limit: 33, Severity: incident.Critical})
+	db.rule(t, incident.Rule{Quantity: incident.Humidity, Direction: incident.Below, Limit: 30})
 	second := 0
-	calls := func() int { return strings.Count(strings.Join(db.changes(t, db.anna), " "), "!") }
 	step := func(what string, want bool, do func(second int)) {
 		t.Helper()
-		before := calls()
+		before := db.calls(t)
 		second += 30
 		do(second)
-		if called := calls() > before; called != want {
+		if called := db.calls(t) > before; called != want {
 			t.Errorf("%s: calls %t, want %t", what, called, want)
 		} else if i := db.only(t, second); want && (i.TakenAt != nil || i.TakenBy != "" || i.Seen) {
 			t.Errorf("%s: it calls and is still taken", what)
@@ -232,17 +229,16 @@ func TestTakenCallsForMoreOnly(t *testing.T) {
 	step("the snooze ends", true, settle)
 	step("nothing is due", false, settle)
 	step("given back", true, func(second int) { db.act(t, db.only(t, second).ID, second, incident.EventGivenBack) })
-	// One that is open calls no second time, and neither does one that is taken once it has
-	// cleared.
+	// One that is open calls no second time, and neither does one that is taken once it has cleared.
 	db.act(t, db.only(t, second).ID, second, incident.EventGivenBack)
-	before := calls()
+	before := db.calls(t)
 	for _, temperature := range []float64{35, 20} {
 		second += 30
 		send("n1", temperature, 40)(second)
 	}
 	db.act(t, db.only(t, second).ID, second, incident.EventTaken)
 	send("n1", 35, 40)(second + 30)
-	must.Equal(t, "calls after it was taken when it had cleared", before, calls())
+	must.Equal(t, "calls after it was taken when it had cleared", before, db.calls(t))
 }
 
 // TestStandingHidesNothing has a room stand above a limit, which somebody took an hour ago:
@@ -300,9 +296,7 @@ func TestSeenThatComesBackIsUnseen(t *testing.T) {
 	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20))
 	db.settle(t, 631)
 	must.Equal(t, "seen", 1, must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(640)))(t))
-	late := judged("n2", 620, 60)
-	late.Arrived = clock(650)
-	db.judge(t, late, judged("n2", 680, 20))
+	db.judge(t, arrived(judged("n2", 620, 60), 650), judged("n2", 680, 20))
 	db.settle(t, 1300)
 	must.Equal(t, "told", []string{"started!", "cleared", "ended", "seen", "joined", "came_back!", "cleared", "ended"}, db.changes(t, db.anna))
 	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
@@ -322,9 +316,7 @@ func TestLatePeakIsUnseen(t *testing.T) {
 		db.settle(t, 700)
 		must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(710)))(t)
 		for i, temperature := range []float64{62, 66, 66.5} {
-			late := judged("n1", 20+10*i, temperature)
-			late.Arrived = clock(720 + i)
-			db.ingested(t, late)
+			db.ingested(t, arrived(judged("n1", 20+10*i, temperature), 720+i))
 			want := min(i, 1)
 			if i == 2 { // nobody has seen the second
 				must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(730)))(t)
@@ -363,9 +355,7 @@ func TestSeenAndUnseenMerge(t *testing.T) {
 	db.ingested(t, judged("n1", 900, 60), judged("n1", 930, 20))
 	db.settle(t, 1600)
 	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
-	late := judged("n1", 500, 60)
-	late.Arrived = clock(1700)
-	db.ingested(t, late)
+	db.ingested(t, arrived(judged("n1", 500, 60), 1700))
 	must.Equal(t, "the incident", "too_hot critical actual 0 over 930 1", db.roomIncidents(t, db.anna, db.annasRoom)[0])
 	must.Equal(t, "unseen once they are one", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
 }
@@ -387,8 +377,7 @@ func TestOldDeliveryAfterTaking(t *testing.T) {
 func TestTakingAcknowledgesAlerts(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	other := db.room(t, db.anna)
-	db.sensor(t, db.anna, other, "n3")
+	db.roomWith(t, "n3")
 	record := func(node string, second int) {
 		t.Helper()
 		e := hot(fmt.Sprint("m", second))
@@ -397,10 +386,9 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 	}
 	active := func(what string, want ...string) {
 		t.Helper()
-		var got []string
-		for _, a := range must.Get(db.active(t.Context(), db.anna))(t) {
-			got = append(got, fmt.Sprint(a.SensorID, " ", a.Type[:4], " ", a.Time.Sub(instant()).Seconds()))
-		}
+		got := each(must.Get(db.active(t.Context(), db.anna))(t), func(a incidents.Alert) string {
+			return fmt.Sprint(a.SensorID, " ", a.Type[:4], " ", a.Time.Sub(instant()).Seconds())
+		})
 		slices.Sort(got)
 		must.Equal(t, what, want, got)
 	}
@@ -433,14 +421,10 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 	record("n1", 1050)
 	db.act(t, db.newest(t, db.annasRoom), 1060, incident.EventTaken)
 	active("the next", rest...)
-	late := judged("n1", 570, 61)
-	late.Arrived = clock(1070)
 	db.ingested(t, judged("n1", 1065, 60))
-	db.judge(t, late)
+	db.judge(t, arrived(judged("n1", 570, 61), 1070))
 	record("n1", 570)
-	if all := db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: "n1"}); len(all) != 1 {
-		t.Fatalf("%+v", all)
-	}
+	one(t, "excursions", db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: "n1"}))
 	active("after merging", "n1 humi 20", "n1 temp 570", "n1 temp 60", "n2 temp 10", "n3 temp 0")
 	db.act(t, db.newest(t, db.annasRoom), 1080, incident.EventGivenBack)
 	db.act(t, db.newest(t, db.annasRoom), 1081, incident.EventTaken)

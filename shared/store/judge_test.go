@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -36,6 +37,12 @@ func judged(node string, second int, temperature float64, window ...incident.Poi
 	}
 }
 
+// arrived is a reading whose message arrived some seconds after the instant.
+func arrived(j incidents.Judged, second int) incidents.Judged {
+	j.Arrived = clock(second)
+	return j
+}
+
 func (db fixture) judge(t *testing.T, judged ...incidents.Judged) {
 	t.Helper()
 	for _, j := range judged {
@@ -49,12 +56,29 @@ func (db fixture) excursions(t *testing.T, customer int64, q incidents.Excursion
 	return must.Get(db.Excursions(t.Context(), customer, q, instant()))(t).Items
 }
 
-func lastingOf(all []incidents.Excursion) []incidents.Excursion {
-	return slices.DeleteFunc(all, func(e incidents.Excursion) bool { return !e.Lasting })
+// inWords are Anna's excursions, the newest first: node, severity, begin and end in seconds after the instant, state, reason.
+func (db fixture) inWords(t *testing.T, q incidents.ExcursionQuery) []string {
+	t.Helper()
+	var all []string
+	for _, e := range db.excursions(t, db.anna, q) {
+		state := e.Resolution
+		if e.Lasting {
+			state += "lasts"
+		}
+		if e.Late {
+			state += ", late"
+		}
+		if e.Reopened > 0 {
+			state += fmt.Sprint(", came back ", e.Reopened)
+		}
+		from, until := e.StartTime.Sub(instant()).Seconds(), e.EndTime.Sub(instant()).Seconds()
+		all = append(all, fmt.Sprintf("%s %s %.f–%.f %s: %s", e.NodeID, e.Severity, from, until, state, e.Reason))
+	}
+	return all
 }
 
-func endedOf(all []incidents.Excursion) []incidents.Excursion {
-	return slices.DeleteFunc(all, func(e incidents.Excursion) bool { return e.Lasting })
+func lastingOf(all []incidents.Excursion) []incidents.Excursion {
+	return slices.DeleteFunc(all, func(e incidents.Excursion) bool { return !e.Lasting })
 }
 
 // gathers compares the stored incidents of a room of Anna's, once they are over, with those that
@@ -91,22 +115,17 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 53))
 	db.judge(t, judged("n1", 30, 53)) // delivered again
-	open := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
-	if len(open) != 1 {
-		t.Fatalf("lasting: %+v", open)
-	}
-	got := open[0]
-	must.Hold(t, got.Kind == "threshold" && got.SensorName == "Rack" && got.RoomName == "Room" && got.RoomID == db.annasRoom && got.Severity == "critical" && got.LimitValue == 50 && got.Peak == 53 && got.Lasting && !got.Late && got.Resolution == "" && got.NodeID == "n1",
-		"%+v", got)
-	must.Equal(t, "reason", "Temperature above 50.0 °C for 30 s, peak 53.0 °C", got.Reason)
+	got := one(t, "lasting", lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
+	all := func() []string { return db.inWords(t, incidents.ExcursionQuery{}) }
+	must.Equal(t, "open", []string{"n1 critical 0–30 lasts: Temperature above 50.0 °C for 30 s, peak 53.0 °C"}, all())
+	must.Equal(t, "place", fmt.Sprint("Rack Room ", db.annasRoom), fmt.Sprint(got.SensorName, " ", got.RoomName, " ", got.RoomID))
 	db.judge(t, judged("n1", 60, 50))
-	ended := endedOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
-	must.Hold(t, len(ended) == 1 && ended[0].ID == got.ID && ended[0].Resolution == "cleared" && ended[0].EndTime.Equal(instant().Add(time.Minute)),
-		"resolved: %+v", ended)
+	must.Equal(t, "resolved", []string{"n1 critical 0–60 cleared: Temperature above 50.0 °C for 1 min, peak 53.0 °C"}, all())
 	db.judge(t, judged("n1", 90, 54)) // within ten minutes: the same, come back
-	again := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	must.Hold(t, len(again) == 1 && again[0].ID == got.ID && again[0].Reopened == 1 && again[0].Lasting && again[0].Peak == 54,
-		"reopened: %+v", again)
+	must.Equal(t, "reopened", []string{
+		"n1 critical 0–90 lasts, came back 1: Temperature above 50.0 °C for 1 min, peak 54.0 °C, came back once",
+	}, all())
+	must.Equal(t, "it is the same", got.ID, db.excursions(t, db.anna, incidents.ExcursionQuery{})[0].ID)
 	must.Equal(t, "another customer sees", 0, len(db.excursions(t, db.bruno, incidents.ExcursionQuery{})))
 }
 
@@ -135,63 +154,51 @@ func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
 // is where it was, resolves its incidents with that reason.
 func TestChangesInMidIncident(t *testing.T) {
 	t.Parallel()
+	ctx := t.Context()
+	type resolutions = map[incident.Quantity]string
+	deleted := resolutions{"dew_point": "sensor_deleted", "temperature": "sensor_deleted"}
 	for name, c := range map[string]struct {
-		change func(t *testing.T, db fixture, rule incident.Rule)
-		want   map[incident.Quantity]string // resolutions
+		change func(db fixture, rule incident.Rule) error
+		want   resolutions
 	}{
-		"the threshold is raised": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			must.Get(db.SetThresholds(t.Context(), db.anna, new(60.0), nil))(t)
-		}, map[incident.Quantity]string{"temperature": "rule_changed"}},
-		"a threshold is set, and that of temperature stays at the environment's": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			must.Get(db.SetThresholds(t.Context(), db.anna, nil, new(40.0)))(t)
+		"the threshold is raised": {func(db fixture, _ incident.Rule) error {
+			return must.Err(db.SetThresholds(ctx, db.anna, new(60.0), nil))
+		}, resolutions{"temperature": "rule_changed"}},
+		"a threshold is set, and that of temperature stays at the environment's": {func(db fixture, _ incident.Rule) error {
+			return must.Err(db.SetThresholds(ctx, db.anna, nil, new(40.0)))
 		}, nil},
-		"the thresholds are set, and the environment's was another": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			db.sql(t, `UPDATE excursions SET limit_value = 45 WHERE quantity = 'temperature'`, nil)
-			must.Get(db.SetThresholds(t.Context(), db.anna, new(50.0), nil))(t)
-		}, map[incident.Quantity]string{"temperature": "rule_changed"}},
-		"the rule is edited": {func(t *testing.T, db fixture, rule incident.Rule) {
-			t.Helper()
+		"the thresholds are set, and the environment's was another": {func(db fixture, _ incident.Rule) error {
+			_, err := db.pool.Exec(ctx, `UPDATE excursions SET limit_value = 45 WHERE quantity = 'temperature'`)
+			return errors.Join(err, must.Err(db.SetThresholds(ctx, db.anna, new(50.0), nil)))
+		}, resolutions{"temperature": "rule_changed"}},
+		"the rule is edited": {func(db fixture, rule incident.Rule) error {
 			rule.Limit = 32
-			if changed, err := db.UpdateRule(t.Context(), db.anna, rule); err != nil || changed.Version != rule.Version+1 || changed.Limit != 32 {
-				t.Fatal(changed, err)
-			}
-		}, map[incident.Quantity]string{"dew_point": "rule_changed"}},
-		"the rule is switched off": {func(t *testing.T, db fixture, rule incident.Rule) {
-			t.Helper()
+			return must.Err(db.UpdateRule(ctx, db.anna, rule))
+		}, resolutions{"dew_point": "rule_changed"}},
+		"the rule is switched off": {func(db fixture, rule incident.Rule) error {
 			rule.Enabled = false
-			must.Get(db.UpdateRule(t.Context(), db.anna, rule))(t)
-		}, map[incident.Quantity]string{"dew_point": "rule_changed"}},
-		"the rule is deleted": {func(t *testing.T, db fixture, rule incident.Rule) {
-			t.Helper()
-			must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
-		}, map[incident.Quantity]string{"dew_point": "rule_deleted"}},
-		"the sensor is moved": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: db.room(t, db.anna)}))(t)
-		}, map[incident.Quantity]string{"dew_point": "sensor_moved", "temperature": "sensor_moved"}},
-		"the sensor is deleted": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
-		}, map[incident.Quantity]string{"dew_point": "sensor_deleted", "temperature": "sensor_deleted"}},
-		"the room is deleted": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			must.Do(t, db.DeleteRoom(t.Context(), db.anna, db.annasRoom))
-		}, map[incident.Quantity]string{"dew_point": "sensor_deleted", "temperature": "sensor_deleted"}},
-		"a rename changes nothing": {func(t *testing.T, db fixture, _ incident.Rule) {
-			t.Helper()
-			must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Top", Type: "T", RoomID: db.annasRoom}))(t)
+			return must.Err(db.UpdateRule(ctx, db.anna, rule))
+		}, resolutions{"dew_point": "rule_changed"}},
+		"the rule is deleted": {func(db fixture, rule incident.Rule) error {
+			return db.DeleteRule(ctx, db.anna, rule.ID)
+		}, resolutions{"dew_point": "rule_deleted"}},
+		"the sensor is moved": {func(db fixture, _ incident.Rule) error {
+			room, err := db.CreateRoom(ctx, db.anna, "Other")
+			return errors.Join(err, must.Err(db.UpdateSensor(ctx, db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: room.ID})))
+		}, resolutions{"dew_point": "sensor_moved", "temperature": "sensor_moved"}},
+		"the sensor is deleted": {func(db fixture, _ incident.Rule) error { return db.DeleteSensor(ctx, db.anna, "n1") }, deleted},
+		"the room is deleted":   {func(db fixture, _ incident.Rule) error { return db.DeleteRoom(ctx, db.anna, db.annasRoom) }, deleted},
+		"a rename changes nothing": {func(db fixture, _ incident.Rule) error {
+			return must.Err(db.UpdateSensor(ctx, db.anna, "n1", accounts.SensorChange{Name: "Top", Type: "T", RoomID: db.annasRoom}))
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, "n1")
-			rule := db.rule(t, incident.DewPoint, incident.Above, 15, incident.Warning)
+			rule := db.rule(t, incident.Rule{Quantity: incident.DewPoint, Limit: 15})
 			db.judge(t, judged("n1", 0, 51))
 			must.Equal(t, "lasting before", 2, len(lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))))
-			c.change(t, db, rule)
+			must.Do(t, c.change(db, rule))
 			for _, i := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
 				if want := c.want[i.Quantity]; i.Resolution != want || i.Lasting != (want == "") {
 					t.Errorf("%s: resolution %q, want %q", i.Quantity, i.Resolution, want)
@@ -208,19 +215,16 @@ func TestRulesOfACustomer(t *testing.T) {
 	unset := []incidents.RuleRow{{Quantity: "temperature", LimitValue: 50, Assumed: true}, {Quantity: "humidity", LimitValue: 50, Assumed: true}}
 	rules := incidents.ConvertRules(unset, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66})
 	must.Hold(t, rules[0].Limit == 45 && rules[1].Limit == 66, "defaults: %+v", rules)
-	rules, err := db.Rules(t.Context(), db.anna)
-	if err != nil || len(rules) != 2 || !rules[0].Threshold || rules[0].Limit != 50 || rules[1].Limit != 50 || rules[1].Quantity != incident.Humidity {
-		t.Fatalf("%+v, %v", rules, err)
-	}
+	rules = must.Get(db.Rules(t.Context(), db.anna))(t)
+	must.Hold(t, len(rules) == 2 && rules[0].Threshold && rules[0].Limit == 50 && rules[1].Limit == 50 && rules[1].Quantity == incident.Humidity, "%+v", rules)
 	must.Get(db.SetThresholds(t.Context(), db.anna, new(40.0), nil))(t)
-	rules, _ = db.Rules(t.Context(), db.anna)
+	rules = must.Get(db.Rules(t.Context(), db.anna))(t)
 	must.Hold(t, rules[0].Limit == 40 && rules[1].Limit == 50, "after setting: %+v", rules)
 	threshold := rules[1]
 	threshold.Limit = 70
 	must.Get(db.UpdateRule(t.Context(), db.anna, threshold))(t)
-	if set, err := db.Thresholds(t.Context(), db.anna); err != nil || set.MaxHumidity != 70 || set.MaxTemperature != 40 {
-		t.Errorf("thresholds and their rules are one record: %+v, %v", set, err)
-	}
+	set := must.Get(db.Thresholds(t.Context(), db.anna))(t)
+	must.Equal(t, "thresholds and their rules are one record", [2]float64{40, 70}, [2]float64{set.MaxTemperature, set.MaxHumidity})
 	threshold.For = time.Minute
 	must.Fail(t, "a threshold that waits", must.Err(db.UpdateRule(t.Context(), db.anna, threshold)), incidents.ErrThresholdRule)
 	must.Fail(t, "delete a threshold", db.DeleteRule(t.Context(), db.anna, threshold.ID), incidents.ErrThresholdRule)
@@ -238,14 +242,11 @@ func TestRulesOfACustomer(t *testing.T) {
 	} {
 		other := rule
 		other.Scope = scope
-		if _, err := db.CreateRule(t.Context(), db.anna, other); want != nil || err != nil {
-			must.Fail(t, fmt.Sprint("create for ", scope), err, want)
-		}
+		must.Fail(t, fmt.Sprint("create for ", scope), must.Err(db.CreateRule(t.Context(), db.anna, other)), want)
 		other.ID = rule.ID
-		if _, err := db.UpdateRule(t.Context(), db.anna, other); want != nil || err != nil {
-			must.Fail(t, fmt.Sprint("update to ", scope), err, want)
-		}
+		must.Fail(t, fmt.Sprint("update to ", scope), must.Err(db.UpdateRule(t.Context(), db.anna, other)), want)
 	}
+	must.Equal(t, "version after two changes", int64(3), must.Get(db.Rule(t.Context(), db.anna, rule.ID))(t).Version)
 	must.Fail(t, "update another's", must.Err(db.UpdateRule(t.Context(), db.bruno, rule)), store.ErrNoRule)
 	must.Fail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
 	must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
@@ -255,9 +256,7 @@ func TestRulesOfACustomer(t *testing.T) {
 func TestRuleOfASensorIsForNoOther(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
-		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Scope: incident.Scope{SensorID: "n1"}, Enabled: true,
-	}))(t)
+	db.rule(t, incident.Rule{Limit: 30, Scope: incident.Scope{SensorID: "n1"}})
 	db.judge(t, judged("n1", 0, 35), judged("n2", 0, 35))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	must.Hold(t, len(got) == 1 && got[0].NodeID == "n1", "%+v", got)
@@ -274,58 +273,42 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 20), judged("n1", 1000, 52), judged("n1", 1030, 20))
 	two := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(two) != 2 {
-		t.Fatalf("%+v", two)
-	}
+	must.Equal(t, "excursions", 2, len(two))
 	younger, older := two[0], two[1]
 	db.heard(t, judged("n1", 1030, 20).Reading)
-	late := judged("n1", 515, 53)
-	late.Arrived = instant().Add(2 * time.Hour)
+	late := arrived(judged("n1", 515, 53), 7200)
 	db.judge(t, late, late)
-	one := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(one) != 1 || one[0].ID != older.ID || one[0].Peak != 53 || one[0].Late ||
-		!one[0].StartTime.Equal(instant()) || !one[0].EndTime.Equal(instant().Add(1030*time.Second)) {
-		t.Fatalf("%+v", one)
-	}
+	joined := one(t, "joined", db.excursions(t, db.anna, incidents.ExcursionQuery{}))
+	must.Equal(t, "the id that lives on", older.ID, joined.ID)
+	must.Equal(t, "joined", []string{"n1 critical 0–1030 cleared, came back 1: Temperature above 50.0 °C for 17 min, peak 53.0 °C, came back once"},
+		db.inWords(t, incidents.ExcursionQuery{}))
 	must.Equal(t, "the younger id gives", older.ID, must.Get(db.Excursion(t.Context(), db.anna, younger.ID, instant()))(t).ID)
-	alone, over := judged("n1", -3600, 55), judged("n1", -3570, 20)
-	alone.Arrived, over.Arrived = instant().Add(2*time.Hour), instant().Add(2*time.Hour)
-	db.judge(t, over, alone)
-	all := db.excursions(t, db.anna, incidents.ExcursionQuery{})
-	if len(all) != 2 || !all[1].Late || all[1].Lasting {
-		t.Fatalf("one that was over when it arrived: %+v", all)
-	}
+	db.judge(t, arrived(judged("n1", -3570, 20), 7200), arrived(judged("n1", -3600, 55), 7200))
+	must.Equal(t, "one that was over when it arrived", "n1 critical -3600–-3570 cleared, late: Temperature above 50.0 °C for 30 s, peak 55.0 °C",
+		db.inWords(t, incidents.ExcursionQuery{})[1])
 }
 
 func TestSilences(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	for _, id := range []string{"n1", "n2", "never", "slow"} {
-		db.sensor(t, db.anna, db.annasRoom, id)
-	}
+	db.sensor(t, db.anna, db.annasRoom, "n1", "n2", "never", "slow")
 	db.sensor(t, db.bruno, db.brunosRoom, "theirs")
 	state := func(node string, second int) reading.Reading { return judged(node, second, 20).Reading }
 	db.heard(t, state("n1", 0), state("n2", 30), state("theirs", 0), state("slow", -600), state("slow", 0))
 	silent := func(second int) []string {
 		t.Helper()
-		found, _, err := db.Silences(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second))
+		found, _, err := db.Silences(t.Context(), db.anna, clock(second))
 		must.Do(t, err)
-		var ids []string
-		for _, s := range found {
-			ids = append(ids, s.NodeID)
-		}
+		ids := each(found, func(s incidents.Silence) string { return s.NodeID })
 		return ids
 	}
 	for second, want := range map[int][]string{299: nil, 300: {"n1"}, 330: {"n1", "n2"}, 1799: {"n1", "n2"}, 1800: {"n1", "n2", "slow"}} {
 		must.Equal(t, fmt.Sprint("silent after seconds: ", second), want, silent(second))
 	}
-	now := instant().Add(310 * time.Second)
-	found, _, err := db.Silences(t.Context(), db.anna, now)
-	if err != nil || len(found) != 1 || found[0].RoomName != "Room" || found[0].SensorName != "Rack" {
-		t.Fatalf("%+v, %v", found, err)
-	}
+	found, _, _ := db.Silences(t.Context(), db.anna, clock(310))
+	must.Hold(t, len(found) == 1 && found[0].RoomName == "Room" && found[0].SensorName == "Rack", "%+v", found)
 	db.heard(t, state("n1", 320))
-	later, _, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
+	later, _, _ := db.Silences(t.Context(), db.anna, clock(1300)) // its interval is 320 s now
 	must.Hold(t, len(later) == 2 && later[0].NodeID == "n1", "another silence: %+v", later)
 }
 
@@ -384,9 +367,7 @@ func (db fixture) history(t *testing.T, customer int64) []incidents.Alert {
 func TestAlertBesideAnUncommittedDeletion(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	deletion := must.Get(db.pool.Begin(t.Context()))(t)
-	defer func() { _ = deletion.Rollback(t.Context()) }()
-	must.Get(deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`))(t)
+	deletion := db.begin(t, `DELETE FROM sensors WHERE node_id = 'n1'`)
 	db.insert(t, hot("a"), incidents.AlertStored)
 	must.Do(t, deletion.Commit(t.Context()))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
@@ -446,15 +427,13 @@ func TestActiveAlertsAreReadInPages(t *testing.T) {
 		INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
 		SELECT @anna, 'n1', 'temperature', 'High', now() - make_interval(secs => i / 3), i::text, 55.2, 50
 		FROM generate_series(1, 2500) AS i`, pgx.NamedArgs{"anna": db.anna})
-	all, err := db.active(t.Context(), db.anna)
+	all := must.Get(db.active(t.Context(), db.anna))(t)
 	seen := map[int64]bool{}
 	for i, a := range all {
 		seen[a.ID] = true
 		must.Hold(t, i == 0 || !a.Time.After(all[i-1].Time), "alert %d is newer than the one before", i)
 	}
-	if err != nil || len(all) != 2500 || len(seen) != 2500 {
-		t.Fatalf("%d alerts, %d different ones, %v", len(all), len(seen), err)
-	}
+	must.Equal(t, "alerts, and different ones", [2]int{2500, 2500}, [2]int{len(all), len(seen)})
 	given := 0
 	for _, err := range db.ActiveAlerts(t.Context(), db.anna) {
 		if given++; given == 1 {

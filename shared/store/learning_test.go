@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"sync"
@@ -56,10 +55,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 func (db fixture) minutes(t *testing.T, customer int64) []int {
 	t.Helper()
 	found := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 50}}))(t).Items
-	var minutes []int
-	for _, p := range found {
-		minutes = append(minutes, int(p.Time.Sub(instant())/time.Minute))
-	}
+	minutes := each(found, func(p learning.Prediction) int { return int(p.Time.Sub(instant()) / time.Minute) })
 	must.Equal(t, "predictions counted", len(found), must.Get(db.PredictionStats(t.Context(), customer))(t).Total)
 	return minutes
 }
@@ -78,15 +74,9 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 	must.Equal(t, "what Anna sees", 0, len(db.minutes(t, db.anna)))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	must.Equal(t, "what the next owner sees of the former's", 0, len(db.minutes(t, db.bruno)))
-	for name, try := range map[string]func() error{
-		"read": func() error { _, err := db.Prediction(t.Context(), db.bruno, recorded.ID); return err },
-		"validate": func() error {
-			_, err := db.ValidatePrediction(t.Context(), db.bruno, recorded.ID, learning.FeedbackOK)
-			return err
-		},
-	} {
-		must.Fail(t, name, try(), store.ErrNoPrediction)
-	}
+	must.Fail(t, "read", must.Err(db.Prediction(t.Context(), db.bruno, recorded.ID)), store.ErrNoPrediction)
+	verdict := must.Err(db.ValidatePrediction(t.Context(), db.bruno, recorded.ID, learning.FeedbackOK))
+	must.Fail(t, "validate", verdict, store.ErrNoPrediction)
 	// What he records himself is his, whatever its time.
 	must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: instant()}))(t)
 	must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: db.now(t)}))(t)
@@ -114,17 +104,21 @@ func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	must.Fail(t, "another's, used", err, store.ErrNoPrediction)
 }
 
+// validated records predictions of Anna's, a minute apart, and what she says of them.
+func (db fixture) validated(t *testing.T, verdicts ...learning.Feedback) {
+	t.Helper()
+	for minute, verdict := range verdicts {
+		if p := db.prediction(t, db.anna, minute); verdict != "" {
+			must.Get(db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict))(t)
+		}
+	}
+}
+
 func TestPredictionStats(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	for minute, verdict := range []learning.Feedback{"", learning.FeedbackOK, learning.FeedbackOK, learning.FeedbackNotOK} {
-		p := db.prediction(t, db.anna, minute)
-		if verdict == "" {
-			continue
-		}
-		must.Get(db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict))(t)
-	}
+	db.validated(t, "", learning.FeedbackOK, learning.FeedbackOK, learning.FeedbackNotOK)
 	check := func(of string, more int, ready bool) {
 		t.Helper()
 		got, err := db.PredictionStats(t.Context(), db.anna)
@@ -167,19 +161,11 @@ func (db fixture) verdicts(t *testing.T, sensor string, count int) {
 func training(t *testing.T, db fixture) (learning.Claim, []learning.Verdict) {
 	t.Helper()
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	for minute, verdict := range []learning.Feedback{learning.FeedbackOK, learning.FeedbackNotOK, ""} {
-		p := db.prediction(t, db.anna, minute)
-		if verdict == "" {
-			continue
-		}
-		must.Get(db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict))(t)
-	}
+	db.validated(t, learning.FeedbackOK, learning.FeedbackNotOK, "")
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	claim := must.Get(db.ClaimRun(t.Context(), run.ID))(t)
-	verdicts, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
-	if err != nil || len(verdicts) != 2 {
-		t.Fatalf("verdicts %+v, %v", verdicts, err)
-	}
+	verdicts := must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t)
+	must.Equal(t, "verdicts", 2, len(verdicts))
 	return claim, verdicts
 }
 
@@ -224,10 +210,8 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	claim, verdicts := training(t, db)
-	_, err := db.CompleteRun(t.Context(), claim, learning.TrainingResult{TrainingDataCount: -1, Used: verdicts})
-	if err == nil {
-		t.Fatal("took -1 rows")
-	}
+	impossible := learning.TrainingResult{TrainingDataCount: -1, Used: verdicts}
+	must.Hold(t, must.Err(db.CompleteRun(t.Context(), claim, impossible)) != nil, "took -1 rows")
 	must.Equal(t, "used", 0, len(db.used(t)))
 	failed := must.Get(db.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later."))(t)
 	must.Hold(t, failed.Status == learning.RunFailed && failed.CompletedAt != nil && *failed.ErrorMessage == "Fewer than 500 readings: train again later.",
@@ -244,36 +228,20 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	must.Do(t, err)
 	must.Get(db.ValidatePrediction(t.Context(), db.anna, recorded.ID, learning.FeedbackOK))(t)
 	db.verdicts(t, "n1", 1)
-	got, err := db.UnusedVerdicts(t.Context(), db.anna, 1) // the oldest
-	if err != nil || len(got) != 1 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	got[0].Time = got[0].Time.UTC()
+	got := must.Get(db.UnusedVerdicts(t.Context(), db.anna, 1))(t) // the oldest
 	want := learning.Verdict{
 		ID: recorded.ID, Channel: reading.Channel(db.anna), SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
 		Feedback: learning.FeedbackOK, Weight: 4,
 	}
-	must.Equal(t, "", want, got[0])
+	must.Equal(t, "", []learning.Verdict{want}, got)
 }
 
 func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
-	var claimed atomic.Int32
-	var group sync.WaitGroup
-	for range 20 {
-		group.Go(func() {
-			switch _, err := db.ClaimRun(t.Context(), run.ID); {
-			case err == nil:
-				claimed.Add(1)
-			case !errors.Is(err, store.ErrRunClaimed):
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	must.Equal(t, "claims", int32(1), claimed.Load())
+	claims := winners(t, store.ErrRunClaimed, func(int) error { return must.Err(db.ClaimRun(t.Context(), run.ID)) })
+	must.Equal(t, "claims", 1, claims)
 	must.Fail(t, "a run that is claimed still waits to be requested", must.Err(db.UnrequestedRun(t.Context())), store.ErrNoRun)
 	must.Fail(t, "unknown run", must.Err(db.ClaimRun(t.Context(), -1)), store.ErrNoRun)
 }
@@ -284,17 +252,15 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	dead, verdicts := training(t, db)
 	db.sql(t, `UPDATE model_training_runs SET claimed_at = now() - make_interval(secs => @age)`,
 		pgx.NamedArgs{"age": (learning.ClaimTime + time.Second).Seconds()})
-	next, err := db.ClaimRun(t.Context(), dead.RunID)
-	if err != nil || next.Attempt != dead.Attempt+1 {
-		t.Fatalf("claimed %+v, %v", next, err)
-	}
-	_, err = db.CompleteRun(t.Context(), dead, learning.TrainingResult{Used: verdicts})
-	must.Fail(t, "the first, who was not dead", err, store.ErrRunEnded)
+	next := must.Get(db.ClaimRun(t.Context(), dead.RunID))(t)
+	must.Equal(t, "attempt", dead.Attempt+1, next.Attempt)
+	used := learning.TrainingResult{Used: verdicts}
+	must.Fail(t, "the first, who was not dead", must.Err(db.CompleteRun(t.Context(), dead, used)), store.ErrRunEnded)
 	must.Fail(t, "the first fails it", must.Err(db.FailRun(t.Context(), dead, "no")), store.ErrRunEnded)
 	must.Fail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
 	must.Do(t, db.RenewRun(t.Context(), next))
 	must.Equal(t, "used", 0, len(db.used(t)))
-	must.Get(db.CompleteRun(t.Context(), next, learning.TrainingResult{Used: verdicts}))(t)
+	must.Get(db.CompleteRun(t.Context(), next, used))(t)
 }
 
 func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
@@ -303,12 +269,18 @@ func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 	claim, _ := training(t, db)
 	db.verdicts(t, "n1", learning.RetrainingCount)
 	must.Get(db.FailRun(t.Context(), claim, "no"))(t)
-	_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
-	must.Hold(t, err == nil && !begun, "at once: %v, %v", begun, err)
+	must.Equal(t, "at once", false, db.begins(t))
 	db.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
 		pgx.NamedArgs{"age": (learning.RetryAfter + time.Second).Seconds()})
-	_, begun, err = db.BeginAutomatic(t.Context(), db.anna)
-	must.Hold(t, err == nil && begun, "after a while: %v, %v", begun, err)
+	must.Equal(t, "after a while", true, db.begins(t))
+}
+
+// begins tells whether an automatic run of Anna's begins.
+func (db fixture) begins(t *testing.T) bool {
+	t.Helper()
+	_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
+	must.Do(t, err)
+	return begun
 }
 
 func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
@@ -320,16 +292,12 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	for minute := range people {
 		unvalidated = append(unvalidated, db.prediction(t, db.anna, minute+1).ID)
 	}
-	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
-		t.Fatalf("before enough verdicts: %v, %v", begun, err)
-	}
+	must.Equal(t, "before enough verdicts", false, db.begins(t))
 	var started atomic.Int32
 	var group sync.WaitGroup
 	for _, id := range unvalidated {
 		group.Go(func() {
-			if _, err := db.ValidatePrediction(t.Context(), db.anna, id, learning.FeedbackOK); err != nil {
-				t.Error(err)
-			}
+			must.Fail(t, "validate", must.Err(db.ValidatePrediction(t.Context(), db.anna, id, learning.FeedbackOK)), nil)
 			run, begun, err := db.BeginAutomatic(t.Context(), db.anna)
 			must.Hold(t, err == nil, "%v", err)
 			if begun {
@@ -348,23 +316,16 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.verdicts(t, "n1", learning.RetrainingCount)
-	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
-		t.Fatalf("the first: %v, %v", begun, err)
-	}
-	end := must.Get(db.pool.Begin(t.Context()))(t)
-	defer func() { _ = end.Rollback(context.WithoutCancel(t.Context())) }()
-	for _, statement := range []string{
-		`UPDATE prediction_feedback SET used_in_training = true`,
-		`UPDATE model_training_runs SET status = 'completed', completed_at = now()`,
-	} {
-		must.Get(end.Exec(t.Context(), statement))(t)
-	}
+	must.Equal(t, "the first", true, db.begins(t))
+	end := db.begin(t, `
+		UPDATE prediction_feedback SET used_in_training = true;
+		UPDATE model_training_runs SET status = 'completed', completed_at = now()`)
 	var group sync.WaitGroup
 	group.Go(func() {
 		_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
 		must.Hold(t, err == nil && !begun, "began %v, %v: its verdicts were used", begun, err)
 	})
-	db.waits(t)
+	db.wait(t, 1)
 	must.Do(t, end.Commit(t.Context()))
 	group.Wait()
 }
@@ -373,22 +334,17 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	run, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil || run.TriggeredBy != learning.TriggeredManually || run.Status != learning.RunRunning || run.CompletedAt != nil {
-		t.Fatalf("began %+v, %v", run, err)
-	}
+	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
+	must.Hold(t, run.TriggeredBy == learning.TriggeredManually && run.Status == learning.RunRunning && run.CompletedAt == nil, "began %+v", run)
 	must.Fail(t, "a second one", must.Err(db.BeginManual(t.Context(), db.anna)), store.ErrRunning)
-	others, err := db.BeginManual(t.Context(), db.bruno)
-	must.Hold(t, err == nil, "another customer's: %v", err)
+	others := must.Get(db.BeginManual(t.Context(), db.bruno))(t)
 	must.Fail(t, "another customer's", must.Err(db.TrainingRun(t.Context(), db.anna, others.ID)), store.ErrNoRun)
 	runs := must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}))(t)
 	must.Hold(t, len(runs.Items) == 1 && runs.Items[0].ID == run.ID, "her runs are %+v", runs)
 	db.verdicts(t, "n1", learning.RetrainingCount)
-	_, begun, err := db.BeginAutomatic(t.Context(), db.anna)
-	must.Hold(t, err == nil && !begun, "an automatic one beside it: %v, %v", begun, err)
+	must.Equal(t, "an automatic one beside it", false, db.begins(t))
 	db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`, nil)
-	_, begun, err = db.BeginAutomatic(t.Context(), db.anna)
-	must.Hold(t, err == nil && begun, "an automatic one after it: %v, %v", begun, err)
+	must.Equal(t, "an automatic one after it", true, db.begins(t))
 }
 
 // another is a second instance's store of the same database.
@@ -428,8 +384,7 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 	must.Get(db.BeginManual(t.Context(), db.anna))(t)
 }
 
-// TestCustomerAsksInstancesAtOnce lets every run end at once, so that only the
-// ten minutes stand against the next.
+// TestCustomerAsksInstancesAtOnce lets every run end at once, so that only the ten minutes stand against the next.
 func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
@@ -443,9 +398,8 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 			switch {
 			case err == nil:
 				began.Add(1)
-				if _, err := db.pool.Exec(t.Context(), `UPDATE model_training_runs SET status = 'completed', completed_at = now() WHERE id = $1`, run.ID); err != nil {
-					t.Error(err)
-				}
+				const end = `UPDATE model_training_runs SET status = 'completed', completed_at = now() WHERE id = $1`
+				must.Fail(t, "end", must.Err(db.pool.Exec(t.Context(), end, run.ID)), nil)
 			case !soon && !errors.Is(err, store.ErrRunning):
 				t.Error(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,10 +96,7 @@ func TestPlannedIncidentNeedsNoLook(t *testing.T) {
 	// One whose readings all come when it is over.
 	db := openWith(t, "n1")
 	db.window(t, -60, 60, incidents.Maintenance{RoomIDs: []int64{db.annasRoom}})
-	for _, j := range []incidents.Judged{judged("n1", 30, 20), judged("n1", 0, 60)} {
-		j.Arrived = clock(7200)
-		db.ingested(t, j)
-	}
+	db.ingested(t, arrived(judged("n1", 30, 20), 7200), arrived(judged("n1", 0, 60), 7200))
 	all := db.roomIncidents(t, db.anna, db.annasRoom)
 	must.Hold(t, len(all) == 1 && must.Get(db.Unseen(t.Context(), db.anna))(t) == 0, "a late one: %v", all)
 }
@@ -123,10 +121,7 @@ func TestIncidentsAreListed(t *testing.T) {
 	must.Get(db.See(t.Context(), db.anna, []int64{humid}, "anna12", clock(2700)))(t)
 	db.judge(t, judged("n1", 5000, 60))
 	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 4}}, clock(5001)))(t)
-	var ids []int64
-	for _, i := range all.Items {
-		ids = append(ids, i.ID)
-	}
+	ids := each(all.Items, func(i incidents.Incident) int64 { return i.ID })
 	if len(ids) != 4 || all.Total != 4 || all.Next != nil || ids[1] != humid || ids[2] != taken {
 		t.Fatalf("%+v", all)
 	}
@@ -158,10 +153,7 @@ func TestIncidentsAreListed(t *testing.T) {
 	} {
 		c.query.Limit = 10
 		page := must.Get(db.Incidents(t.Context(), db.anna, c.query, clock(5001)))(t)
-		var got []int
-		for _, i := range page.Items {
-			got = append(got, slices.Index(ids, i.ID))
-		}
+		got := each(page.Items, func(i incidents.Incident) int { return slices.Index(ids, i.ID) })
 		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
 	}
@@ -179,8 +171,7 @@ func TestIncidentsAreListed(t *testing.T) {
 func TestExcursionsAreListed(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	second := db.room(t, db.anna)
-	db.sensor(t, db.anna, second, "n3")
+	second := db.roomWith(t, "n3")
 	db.judge(t, judged("n1", 0, 60), judged("n2", 60, 60), found("n2", 90, anomaly(3)), judged("n3", 120, 60), judged("n1", 150, 20))
 	first := must.Get(db.Incident(t.Context(), db.anna, db.newest(t, db.annasRoom), clock(150)))(t)
 	for _, c := range []struct {
@@ -219,9 +210,7 @@ func TestExcursionsAreListed(t *testing.T) {
 func TestKeyOfSomeRooms(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n0")
-	second, third := db.room(t, db.anna), db.room(t, db.anna)
-	db.sensor(t, db.anna, second, "n1")
-	db.sensor(t, db.anna, third, "n2")
+	second, third := db.roomWith(t, "n1"), db.roomWith(t, "n2")
 	heard := func(second int) {
 		t.Helper()
 		db.heardBy(t, "gw-a", judged("n0", second, 22).Reading, judged("n1", second, 22).Reading)
@@ -242,17 +231,11 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		{db.brunosRoom, nil, store.ErrNoIncident, store.ErrNoIncident},
 	} {
 		ctx := store.InRooms(t.Context(), []int64{c.room})
-		var listed, lasting []int64
 		page := must.Get(db.Incidents(ctx, db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
-		for _, i := range page.Items {
-			listed = append(listed, i.ID)
-		}
-		for _, i := range must.Get(db.Lasting(ctx, db.anna, nil, clock(320)))(t) {
-			lasting = append(lasting, i.ID)
-		}
-		must.Equal(t, "listed", c.want, listed)
+		id := func(i incidents.Incident) int64 { return i.ID }
+		must.Equal(t, "listed", c.want, each(page.Items, id))
+		must.Equal(t, "lasting", c.want, each(must.Get(db.Lasting(ctx, db.anna, nil, clock(320)))(t), id))
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
-		must.Equal(t, "lasting", c.want, lasting)
 		must.Fail(t, "read the gateway's", must.Err(db.Incident(ctx, db.anna, gateway, clock(320))), c.see)
 		must.Fail(t, "take the gateway's", must.Err(db.Act(ctx, db.anna, gateway, take, clock(320))), c.act)
 		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
@@ -286,9 +269,8 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	}
 }
 
-// TestChangesAreReadInOrder has eight rooms change at once, and those of another customer,
-// while a reader follows the log: it reads each number once, in order, and none is missing.
-// Contract 11.10.
+// TestChangesAreReadInOrder has eight rooms change at once, and those of another customer, while a reader follows
+// the log: it reads each number once, in order, and none is missing. Contract 11.10.
 func TestChangesAreReadInOrder(t *testing.T) {
 	t.Parallel()
 	const writers, nodes = 8, 25
@@ -307,42 +289,34 @@ func TestChangesAreReadInOrder(t *testing.T) {
 		for w := range writers {
 			written.Go(func() {
 				for k := range nodes { // the first begins an incident, each of the others joins it
-					if err := db.Judge(t.Context(), judged(fmt.Sprintf("c%d-%d-%d", customer, w, k), k, 60)); err != nil {
-						t.Error(err)
-					}
+					must.Fail(t, "judge", db.Judge(t.Context(), judged(fmt.Sprintf("c%d-%d-%d", customer, w, k), k, 60)), nil)
 				}
 			})
 		}
 	}
 	var read sync.WaitGroup
+	var over atomic.Bool
 	for _, customer := range customers {
 		read.Go(func() {
-			var last, cursor int64
-			deadline := time.Now().Add(3 * time.Minute)
-			for last < writers*nodes && time.Now().Before(deadline) {
-				part, err := db.Changes(t.Context(), customer, cursor, 7, instant())
-				if err != nil {
-					t.Error(err)
-					return
-				}
+			last := int64(0)
+			for all := false; !all && !t.Failed(); {
+				ended := over.Load() // before this part is read
+				part, err := db.Changes(t.Context(), customer, last, 7, instant())
+				must.Fail(t, "changes", err, nil)
 				for _, c := range part.Changes {
-					if last++; c.Number != last || part.Incidents[c.IncidentID].Cause != incident.TooHot {
-						t.Errorf("customer %d: change %+v, want number %d", customer, c, last)
-						return
-					}
+					last++
+					must.Hold(t, c.Number == last && part.Incidents[c.IncidentID].Cause == incident.TooHot, "change %+v, want number %d", c, last)
 				}
-				if part.Next != last || part.More && len(part.Changes) != 7 {
-					t.Errorf("customer %d: after %d the next is %d, more %t", customer, last, part.Next, part.More)
-					return
-				}
-				cursor = part.Next
+				must.Equal(t, "next", last, part.Next)
+				must.Hold(t, !part.More || len(part.Changes) == 7, "more than %d", len(part.Changes))
+				all = ended && !part.More
 			}
-			if end := must.Get(db.LastChange(t.Context(), customer))(t); last != writers*nodes || end != last {
-				t.Errorf("customer %d: %d changes are read, %d logged, want %d", customer, last, end, writers*nodes)
-			}
+			must.Equal(t, "changes that are read", int64(writers*nodes), last)
+			must.Equal(t, "changes that are logged", last, must.Get(db.LastChange(t.Context(), customer))(t))
 		})
 	}
 	written.Wait()
+	over.Store(true)
 	read.Wait()
 }
 

@@ -33,8 +33,7 @@ func (db fixture) states(t *testing.T) []stateRow {
 	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[stateRow]))(t)
 }
 
-// heardInDisorder has four writers at once keep all of the readings, each in an order and in
-// batches of its own.
+// heardInDisorder has four writers at once keep all of the readings, each in an order and in batches of its own.
 func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(1, 1))
@@ -46,10 +45,7 @@ func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
 		group.Go(func() {
 			for len(mine) > 0 {
 				n := min(len(mine), 1+sizes.IntN(300))
-				if err := db.UpdateNodeStates(t.Context(), mine[:n]); err != nil {
-					t.Error(err)
-					return
-				}
+				must.Fail(t, "heard", db.UpdateNodeStates(t.Context(), mine[:n]), nil)
 				mine = mine[n:]
 			}
 		})
@@ -57,9 +53,8 @@ func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
 	group.Wait()
 }
 
-// TestNodeStateIsTheNewestReadingInAnyOrder delivers the readings of one node id in
-// three channels in disorder, many twice, in batches of any size, by several
-// writers at once.
+// TestNodeStateIsTheNewestReadingInAnyOrder delivers the readings of one node id in three channels in disorder,
+// many twice, in batches of any size, by several writers at once.
 func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -210,21 +205,6 @@ func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 	want(at.Add(24*time.Hour).Truncate(10*time.Minute), 22, 22, 22)
 }
 
-// TestSlotsOfAHoldBeginEmpty: what a former holder's node sent is in none of them,
-// however late it comes.
-func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	before := measured("n", time.Now().Add(-time.Minute), 20)
-	db.heard(t, before)
-	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
-	db.claim(t, db.anna, db.room(t, db.anna), "n")
-	db.heard(t, before)
-	must.Equal(t, "slots of the time before the hold", 0, len(db.slots(t, 0)))
-	db.heard(t, measured("n", time.Now().Add(time.Minute), 20))
-	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
-}
-
 // TestNewestReadingsAreWithinTheSpans: contract 4.8.
 func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 	t.Parallel()
@@ -292,16 +272,13 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	now := db.now(t)
 	newest := func() float64 {
 		t.Helper()
-		live, err := db.LiveSensors(t.Context(), db.anna)
-		if err != nil || len(live) != 1 {
-			t.Fatal(live, err)
-		}
+		live := one(t, "live sensors", must.Get(db.LiveSensors(t.Context(), db.anna))(t))
 		found := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n"}))(t)
-		if live[0].Temperature == nil {
+		if live.Temperature == nil {
 			return 0
 		}
-		must.Equal(t, "the overview shows", found["n"].Temperature, *live[0].Temperature)
-		return *live[0].Temperature
+		must.Equal(t, "the overview shows", found["n"].Temperature, *live.Temperature)
+		return *live.Temperature
 	}
 	db.heard(t, measured("n", now.Add(-time.Hour), 20))
 	// The clock was a year ahead.
@@ -335,14 +312,11 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	}
 	shown := func(customer int64) string {
 		t.Helper()
-		live, err := db.LiveSensors(t.Context(), customer)
-		if err != nil || len(live) != 1 {
-			t.Fatal(live, err)
-		}
-		if live[0].Temperature == nil {
+		live := one(t, "live sensors", must.Get(db.LiveSensors(t.Context(), customer))(t))
+		if live.Temperature == nil {
 			return "nothing"
 		}
-		return fmt.Sprint(*live[0].Temperature, " ", live[0].Timestamp.UTC())
+		return fmt.Sprint(*live.Temperature, " ", live.Timestamp.UTC())
 	}
 	silent := func(at time.Time) int {
 		t.Helper()

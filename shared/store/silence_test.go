@@ -125,10 +125,8 @@ func TestSilences24Hours(t *testing.T) {
 				t.Fatalf("%s: %s is cut for %s and not told", now.Sub(begin), n.id, now.Sub(n.cut))
 			}
 		}
-		if cutGateways["gw-1"] {
-			if now.Sub(gatewayCut) > 6*time.Minute && now.Before(gatewayCut.Add(30*time.Minute)) {
-				whole++
-			}
+		if cutGateways["gw-1"] && now.Sub(gatewayCut) > 6*time.Minute && now.Before(gatewayCut.Add(30*time.Minute)) {
+			whole++
 		}
 	}
 	must.Hold(t, largest <= simTick && told >= count/4 && whole >= 20,
@@ -188,9 +186,7 @@ func (s *site) deliver(t *testing.T, db fixture) {
 func TestDarkSites(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	for _, id := range []string{"n1", "n2", "never"} {
-		db.sensor(t, db.anna, db.annasRoom, id)
-	}
+	db.sensor(t, db.anna, db.annasRoom, "n1", "n2", "never")
 	db.sensor(t, db.bruno, db.brunosRoom, "theirs")
 	keep := func(node string, channel int64, minute int) {
 		t.Helper()

@@ -45,26 +45,18 @@ type fixture struct {
 
 func open(tb testing.TB) fixture {
 	tb.Helper()
-	_, db := openURL(tb)
+	_, db := openTraced(tb, nil)
 	return db
 }
 
 func openWith(t *testing.T, ids ...string) fixture {
 	t.Helper()
 	db := open(t)
-	for _, id := range ids {
-		db.sensor(t, db.anna, db.annasRoom, id)
-	}
+	db.sensor(t, db.anna, db.annasRoom, ids...)
 	return db
 }
 
-// openURL is open, and the address of the database.
-func openURL(tb testing.TB) (string, fixture) {
-	tb.Helper()
-	return openTraced(tb, nil)
-}
-
-// openTraced is openURL with a tracer of what the store sends.
+// openTraced is open with a tracer of what the store sends, or nil, and the address of the database.
 func openTraced(tb testing.TB, tracer pgx.QueryTracer) (string, fixture) {
 	tb.Helper()
 	address := pgtest.URL(tb)
@@ -94,16 +86,32 @@ func (db fixture) room(tb testing.TB, customer int64) int64 {
 	return created.ID
 }
 
-// sensor makes a sensor whose hold of the open channel goes back to the one before:
-// readings of these tests are older than the sensors. See claim.
-func (db fixture) sensor(t *testing.T, customer, room int64, id string) {
+// roomWith makes a room of Anna's with sensors.
+func (db fixture) roomWith(t *testing.T, ids ...string) int64 {
 	t.Helper()
-	db.claim(t, customer, room, id)
-	db.sql(t, `
-		UPDATE open_holds
-		SET held_from = COALESCE((SELECT max(held_until) FROM open_holds WHERE node_id = @id AND held_until < 'infinity'), '-infinity')
-		WHERE customer_id = @customer AND node_id = @id AND held_until = 'infinity'`, pgx.NamedArgs{"customer": customer, "id": id})
-	db.sql(t, `DELETE FROM node_state WHERE node_id = @id AND channel = 0`, pgx.NamedArgs{"id": id})
+	room := db.room(t, db.anna)
+	db.sensor(t, db.anna, room, ids...)
+	return room
+}
+
+// sensor makes sensors whose hold of the open channel goes back to the one before:
+// readings of these tests are older than the sensors. See claim.
+func (db fixture) sensor(t *testing.T, customer, room int64, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		db.claim(t, customer, room, id)
+		db.sql(t, `
+			UPDATE open_holds
+			SET held_from = COALESCE((SELECT max(held_until) FROM open_holds WHERE node_id = @id AND held_until < 'infinity'), '-infinity')
+			WHERE customer_id = @customer AND node_id = @id AND held_until = 'infinity'`, pgx.NamedArgs{"customer": customer, "id": id})
+		db.sql(t, `DELETE FROM node_state WHERE node_id = @id AND channel = 0`, pgx.NamedArgs{"id": id})
+	}
+}
+
+// move puts a sensor of Anna's into another room.
+func (db fixture) move(t *testing.T, id string, room int64) {
+	t.Helper()
+	must.Get(db.UpdateSensor(t.Context(), db.anna, id, accounts.SensorChange{Name: "Rack", Type: "T", RoomID: room}))(t)
 }
 
 // claim makes a sensor whose hold of the open channel begins now.
@@ -144,17 +152,54 @@ func (db fixture) heardBy(t *testing.T, gateway string, all ...reading.Reading) 
 	}
 }
 
-// sql runs a statement as a careless writer would, past the store: an argument
-// that is left out is NULL.
+// sql runs a statement as a careless writer would, past the store: an argument that is left out is NULL.
 func (db fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	t.Helper()
 	must.Get(db.pool.Exec(t.Context(), statement, args))(t)
 }
 
-// waits returns once a session waits for what another has not committed.
-func (db fixture) waits(t *testing.T) {
+// begin runs a statement in a transaction that is rolled back when the test ends.
+func (db fixture) begin(t *testing.T, statement string) pgx.Tx {
 	t.Helper()
-	db.wait(t, 1)
+	tx := must.Get(db.pool.Begin(t.Context()))(t)
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	must.Get(tx.Exec(t.Context(), statement))(t)
+	return tx
+}
+
+// one is the only one of all there are.
+func one[T any](t *testing.T, what string, all []T) T {
+	t.Helper()
+	if len(all) != 1 {
+		t.Fatalf("%s: %d, want one: %+v", what, len(all), all)
+	}
+	return all[0]
+}
+
+// each is a value of each of all.
+func each[T, V any](all []T, value func(T) V) (values []V) {
+	for _, one := range all {
+		values = append(values, value(one))
+	}
+	return values
+}
+
+// winners is how many of twenty tries at once have no error; the others have the one that is given.
+func winners(t *testing.T, others error, try func(i int) error) int {
+	t.Helper()
+	var won atomic.Int32
+	var trying sync.WaitGroup
+	for i := range 20 {
+		trying.Go(func() {
+			if err := try(i); err == nil {
+				won.Add(1)
+			} else {
+				must.Fail(t, "one that did not win", err, others)
+			}
+		})
+	}
+	trying.Wait()
+	return int(won.Load())
 }
 
 // wait returns once so many sessions wait for what others have not committed.
@@ -183,26 +228,20 @@ func (d *deadlocks) TraceQueryEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceQ
 	}
 }
 
-// TestRoomsAreLockedBeforeSensors moves two sensors into each other's rooms
-// while both rooms are being deleted. The deletions stand first in line for the
-// rooms: whoever took its sensor before it asks for the room closes a circle.
+// TestRoomsAreLockedBeforeSensors moves two sensors into each other's rooms while both rooms are being deleted. The
+// deletions stand first in line for the rooms: whoever took its sensor before it asks for the room closes a circle.
 func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	t.Parallel()
 	var counted deadlocks
 	_, db := openTraced(t, &counted)
-	first, second := db.annasRoom, db.room(t, db.anna)
-	db.sensor(t, db.anna, first, "n1")
-	db.sensor(t, db.anna, second, "n2")
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	first, second := db.annasRoom, db.roomWith(t, "n2")
 
-	holder := must.Get(db.pool.Begin(t.Context()))(t)
-	defer func() { _ = holder.Rollback(context.WithoutCancel(t.Context())) }()
-	must.Get(holder.Exec(t.Context(), `SELECT FROM server_rooms FOR UPDATE`))(t)
+	holder := db.begin(t, `SELECT FROM server_rooms FOR UPDATE`)
 	var group sync.WaitGroup
 	for _, room := range []int64{first, second} {
 		group.Go(func() {
-			if err := db.DeleteRoom(t.Context(), db.anna, room); err != nil {
-				t.Errorf("delete room %d: %v", room, err)
-			}
+			must.Fail(t, fmt.Sprint("delete room ", room), db.DeleteRoom(t.Context(), db.anna, room), nil)
 		})
 	}
 	db.wait(t, 2)
@@ -223,21 +262,18 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	other := must.Get(db.pool.Begin(t.Context()))(t)
-	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }()
 	// Whoever looks for a deadlock first is its victim: not this one.
-	must.Get(other.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'; SELECT FROM sensors FOR UPDATE`))(t)
+	other := db.begin(t, `SET LOCAL deadlock_timeout = '1min'; SELECT FROM sensors FOR UPDATE`)
 	done := make(chan error, 1)
 	go func() { done <- db.DeleteRoom(t.Context(), db.anna, db.annasRoom) }()
-	db.waits(t)
+	db.wait(t, 1)
 	must.Get(other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, db.annasRoom))(t)
 	must.Do(t, other.Commit(t.Context()))
 	must.Do(t, <-done)
 }
 
-// TestSerialisationFailureIsTriedAgain has the database end every insertion and
-// deletion twice before it lets one through, in each way that the store runs SQL.
-// Contract 1.9.
+// TestSerialisationFailureIsTriedAgain has the database end every insertion and deletion twice before it lets one
+// through, in each way that the store runs SQL. Contract 1.9.
 func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
