@@ -12,8 +12,7 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// hot is the rule of most tests: above 30 °C for two minutes, cleared at 29 °C for
-// one minute.
+// hot is the rule of most tests: above 30 °C for two minutes, cleared at 29 °C for one minute.
 func hot() incident.Rule {
 	return incident.Rule{
 		ID: 7, Version: 3, Quantity: incident.Temperature, Direction: incident.Above, Limit: 30,
@@ -111,9 +110,7 @@ func TestMemoryOfAnotherVersionIsVoid(t *testing.T) {
 	t.Parallel()
 	points := each(60, 31, 31, 31, 31, 31)
 	memory, _ := hot().Advance(incident.Memory{}, points[:3])
-	if !memory.Firing {
-		t.Fatal("does not fire")
-	}
+	must.Equal(t, "fires", true, memory.Firing)
 	edited := hot()
 	edited.Version++
 	memory, stretches := edited.Advance(memory, points)
@@ -195,7 +192,9 @@ func TestDewPointRule(t *testing.T) {
 }
 
 // stored is an excursion of the rule hot().
-func stored(id int64, s incident.Stretch) incident.Excursion { return incident.Excursion{ID: id, Stretch: s} }
+func stored(id int64, s incident.Stretch) incident.Excursion {
+	return incident.Excursion{ID: id, Stretch: s}
+}
 
 // late is one that arrived late.
 func late(e incident.Excursion) incident.Excursion {
@@ -207,7 +206,7 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	again := func(e incident.Excursion) incident.Excursion { e.Reopened = 1; return e }
 	type list = []incident.Excursion
-	first := stretch(0, 60, 31, 0)
+	first, between, second, third := stretch(0, 60, 31, 0), stretch(500, 560, 32, 500), stretch(1000, 1060, 33, 1000), stretch(5000, 5060, 33, 5000)
 	for name, c := range map[string]struct {
 		incidents list
 		stretch   incident.Stretch
@@ -215,33 +214,19 @@ func TestJoin(t *testing.T) {
 		want      incident.Excursion
 		absorbed  int
 	}{
-		"the first":                 {nil, first, false, stored(0, first), 0},
-		"late and alone":            {nil, first, true, late(stored(0, first)), 0},
-		"ten minutes after another": {list{stored(1, first)}, stretch(660, 720, 31, 660), false, stored(0, stretch(660, 720, 31, 660)), 0},
-		"less than ten minutes after": {
-			list{stored(1, first)}, stretch(659, 720, 32, 659), false, again(stored(1, stretch(0, 720, 32, 659))), 1,
-		},
-		"it lasts again": {list{stored(1, first)}, lasting(90, 120, 30.5, 90), false, again(stored(1, lasting(0, 120, 31, 0))), 1},
-		"it goes on":     {list{stored(1, lasting(0, 60, 31, 0))}, lasting(0, 90, 31, 0), false, stored(1, lasting(0, 90, 31, 0)), 1},
-		"it is over":     {list{stored(1, lasting(0, 60, 31, 0))}, stretch(0, 90, 31, 0), false, stored(1, stretch(0, 90, 31, 0)), 1},
-		"before another": {
-			list{stored(1, stretch(1000, 1060, 31, 1000))}, stretch(0, 401, 30.5, 0), true, stored(1, stretch(0, 1060, 31, 1000)), 1,
-		},
-		"ten minutes before": {
-			list{stored(1, stretch(1000, 1060, 31, 1000))}, stretch(0, 400, 30.5, 0), true, late(stored(0, stretch(0, 400, 30.5, 0))), 0,
-		},
-		"connects two, whatever their order": {
-			list{stored(9, first), stored(4, stretch(1000, 1060, 33, 1000))}, stretch(500, 560, 32, 500), true,
-			again(stored(4, stretch(0, 1060, 33, 1000))), 2,
-		},
-		"and leaves the third": {
-			list{stored(1, first), stored(2, stretch(5000, 5060, 33, 5000))}, stretch(500, 560, 32, 500), true,
-			stored(1, stretch(0, 560, 32, 500)), 1,
-		},
-		"a late peak": {list{stored(1, first)}, stretch(30, 40, 31.5, 30), true, stored(1, stretch(0, 60, 31.5, 30)), 1},
-		"the earlier of equal peaks": {
-			list{stored(1, stretch(100, 160, 31, 100))}, stretch(0, 90, 31, 0), true, stored(1, stretch(0, 160, 31, 0)), 1,
-		},
+		"the first":                   {nil, first, false, stored(0, first), 0},
+		"late and alone":              {nil, first, true, late(stored(0, first)), 0},
+		"ten minutes after another":   {list{stored(1, first)}, stretch(660, 720, 31, 660), false, stored(0, stretch(660, 720, 31, 660)), 0},
+		"less than ten minutes after": {list{stored(1, first)}, stretch(659, 720, 32, 659), false, again(stored(1, stretch(0, 720, 32, 659))), 1},
+		"it lasts again":              {list{stored(1, first)}, lasting(90, 120, 30.5, 90), false, again(stored(1, lasting(0, 120, 31, 0))), 1},
+		"it goes on":                  {list{stored(1, lasting(0, 60, 31, 0))}, lasting(0, 90, 31, 0), false, stored(1, lasting(0, 90, 31, 0)), 1},
+		"it is over":                  {list{stored(1, lasting(0, 60, 31, 0))}, stretch(0, 90, 31, 0), false, stored(1, stretch(0, 90, 31, 0)), 1},
+		"before another":              {list{stored(1, second)}, stretch(0, 401, 30.5, 0), true, stored(1, stretch(0, 1060, 33, 1000)), 1},
+		"ten minutes before":          {list{stored(1, second)}, stretch(0, 400, 30.5, 0), true, late(stored(0, stretch(0, 400, 30.5, 0))), 0},
+		"connects two, in any order":  {list{stored(9, first), stored(4, second)}, between, true, again(stored(4, stretch(0, 1060, 33, 1000))), 2},
+		"and leaves the third":        {list{stored(1, first), stored(2, third)}, between, true, stored(1, stretch(0, 560, 32, 500)), 1},
+		"a late peak":                 {list{stored(1, first)}, stretch(30, 40, 31.5, 30), true, stored(1, stretch(0, 60, 31.5, 30)), 1},
+		"the earlier of equal peaks":  {list{stored(1, stretch(100, 160, 31, 100))}, stretch(0, 90, 31, 0), true, stored(1, stretch(0, 160, 31, 0)), 1},
 	} {
 		got, absorbed := hot().Join(c.incidents, c.stretch, c.late)
 		must.Equal(t, name, c.want, got)
@@ -256,6 +241,7 @@ func TestReconcile(t *testing.T) {
 	of := func(id int64, from, to int) incident.Excursion { return stored(id, stretch(from, to, 31, from)) }
 	type list = []incident.Excursion
 	type ids = map[int64]int
+	last := lasting(1900, 2000, 31, 1900)
 	for name, c := range map[string]struct {
 		stored, excursions list
 		arrived            int
@@ -275,8 +261,7 @@ func TestReconcile(t *testing.T) {
 			list{of(4, 0, 2000)}, list{of(0, 0, 60), of(0, 900, 2000)}, 2000, list{late(of(0, 0, 60)), of(4, 900, 2000)}, ids{},
 		},
 		"the lasting part stays": {
-			list{stored(4, lasting(0, 2000, 31, 0))}, list{of(0, 0, 1200), stored(0, lasting(1900, 2000, 31, 1900))}, 2000,
-			list{late(of(0, 0, 1200)), stored(4, lasting(1900, 2000, 31, 1900))}, ids{},
+			list{stored(4, lasting(0, 2000, 31, 0))}, list{of(0, 0, 1200), stored(0, last)}, 2000, list{late(of(0, 0, 1200)), stored(4, last)}, ids{},
 		},
 	} {
 		absorbed := hot().Reconcile(c.stored, c.excursions, after(c.arrived))
@@ -305,9 +290,8 @@ func TestReplay(t *testing.T) {
 	_, got = cold.Replay(time.Time{}, twice)
 	must.Hold(t, len(got) == 1 && got[0].Peak == 20, "two of one time, one too cold: %+v", got)
 	apart := []incident.Point{{Time: after(0), Temperature: reading.Missing(), Humidity: 40}, {Time: after(0), Temperature: 31, Humidity: reading.Missing()}}
-	if _, got := rule.Replay(time.Time{}, apart); len(got) != 1 || got[0].Peak != 31 {
-		t.Errorf("humidity and temperature of one time, each in a reading of its own: %+v", got)
-	}
+	_, got = rule.Replay(time.Time{}, apart)
+	must.Hold(t, len(got) == 1 && got[0].Peak == 31, "humidity and temperature of one time, each in a reading of its own: %+v", got)
 	_, got = rule.Replay(after(60), points)
 	must.Hold(t, len(got) == 2 && got[0].Start.Equal(after(180)), "after the first two: %+v", got)
 }

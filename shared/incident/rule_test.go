@@ -1,9 +1,9 @@
 package incident_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,49 +96,35 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-// TestPresets holds the presets to the table that they are from: ASHRAE TC 9.9
-// (2021), table 2.1.
+// TestPresets holds the presets to the table that they are from: ASHRAE TC 9.9 (2021), table 2.1.
 func TestPresets(t *testing.T) {
 	t.Parallel()
-	type limit struct {
-		quantity  incident.Quantity
-		direction incident.Direction
-		severity  incident.Severity
-	}
-	temperatureAbove := limit{incident.Temperature, incident.Above, incident.Critical}
-	temperatureBelow := limit{incident.Temperature, incident.Below, incident.Critical}
-	recommended := func(humidity float64) map[limit]float64 {
-		return map[limit]float64{
-			{incident.Temperature, incident.Above, incident.Warning}: 27, {incident.Temperature, incident.Below, incident.Warning}: 18,
-			{incident.DewPoint, incident.Above, incident.Warning}: 15, {incident.DewPoint, incident.Below, incident.Warning}: -9,
-			{incident.Humidity, incident.Above, incident.Warning}: humidity,
+	recommended := func(humidity string) []string {
+		return []string{
+			"dew_point above 15 warning", "dew_point below -9 warning", "humidity above " + humidity + " warning",
+			"temperature above 27 warning", "temperature below 18 warning",
 		}
 	}
-	want := map[incident.Preset]map[limit]float64{
-		incident.Recommended: recommended(70), incident.RecommendedCorrosive: recommended(50),
-		incident.AllowableA1: {temperatureBelow: 15, temperatureAbove: 32},
-		incident.AllowableA2: {temperatureBelow: 10, temperatureAbove: 35},
-		incident.AllowableA3: {temperatureBelow: 5, temperatureAbove: 40},
-		incident.AllowableA4: {temperatureBelow: 5, temperatureAbove: 45},
-		incident.Rate:        {{incident.TemperatureRate, incident.Above, incident.Critical}: 20},
-		incident.RateTape:    {{incident.TemperatureRate, incident.Above, incident.Critical}: 5},
+	want := map[incident.Preset][]string{
+		incident.Recommended: recommended("70"), incident.RecommendedCorrosive: recommended("50"),
+		incident.AllowableA1: {"temperature above 32 critical", "temperature below 15 critical"},
+		incident.AllowableA2: {"temperature above 35 critical", "temperature below 10 critical"},
+		incident.AllowableA3: {"temperature above 40 critical", "temperature below 5 critical"},
+		incident.AllowableA4: {"temperature above 45 critical", "temperature below 5 critical"},
+		incident.Rate:        {"temperature_rate above 20 critical"},
+		incident.RateTape:    {"temperature_rate above 5 critical"},
 	}
-	must.Equal(t, fmt.Sprintf("presets %v", incident.Presets()), len(want), len(incident.Presets()))
+	got := map[incident.Preset][]string{}
 	scope := incident.Scope{RoomID: 3}
 	for _, preset := range incident.Presets() {
-		rules := must.Get(preset.Rules(scope))(t)
-		got := map[limit]float64{}
-		for _, r := range rules {
-			if err := r.Validate(); err != nil || !r.Enabled || r.Threshold || r.Scope != scope || r.ClearMargin <= 0 || r.For <= 0 || r.ClearFor <= 0 {
-				t.Errorf("%s: %+v: %v", preset, r, err)
-			}
-			got[limit{r.Quantity, r.Direction, r.Severity}] = r.Limit
+		for _, r := range must.Get(preset.Rules(scope))(t) {
+			must.Do(t, r.Validate())
+			must.Hold(t, r.Enabled && !r.Threshold && r.Scope == scope && r.ClearMargin > 0 && r.For > 0 && r.ClearFor > 0, "%s: %+v", preset, r)
+			got[preset] = append(got[preset], fmt.Sprintf("%s %s %g %s", r.Quantity, r.Direction, r.Limit, r.Severity))
 		}
-		must.Hold(t, len(got) == len(rules) && len(got) == len(want[preset]), "%s: %v", preset, rules)
-		for l, value := range want[preset] {
-			must.Equal(t, fmt.Sprintf("%s: %v", preset, l), value, got[l])
-		}
+		slices.Sort(got[preset])
 	}
+	must.Equal(t, "presets", want, got)
 	must.Fail(t, "unknown preset", must.Err(incident.Preset("comfort").Rules(scope)), incident.ErrPreset)
 }
 
@@ -167,10 +153,9 @@ func TestSilenceInWords(t *testing.T) {
 		"heartbeats":           {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5*time.Minute + 1)}, incident.NodeAlive, "; the node is alive and sends nothing"},
 		"heartbeats of before": {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5 * time.Minute)}, incident.NodeSilent, "; its gateway does not hear it"},
 	} {
-		got := c.report.Cause(noon, now)
-		if text := incident.DescribeSilence(noon, 30*time.Second, got, now); got != c.cause || text != "No reading for more than 10 min, usually one every 30 s"+c.want {
-			t.Errorf("%s: %q, %q", name, got, text)
-		}
+		must.Equal(t, name, c.cause, c.report.Cause(noon, now))
+		text := "No reading for more than 10 min, usually one every 30 s" + c.want
+		must.Equal(t, name, text, incident.DescribeSilence(noon, 30*time.Second, c.cause, now))
 	}
 	must.Equal(t, "of a short interval", "No reading for more than 10 min",
 		incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now))
@@ -252,9 +237,7 @@ func TestFindingValidate(t *testing.T) {
 	} {
 		f := found(incident.KindAnomaly)
 		c.change(&f)
-		if err := f.Validate(); (err == nil) != c.valid || (err != nil && !errors.Is(err, incident.ErrFinding)) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, f.Validate(), map[bool]error{false: incident.ErrFinding}[c.valid])
 	}
 }
 
@@ -284,8 +267,8 @@ func TestFindingAdvances(t *testing.T) {
 // TestFindingRules have the ids by which the database knows their memory.
 func TestFindingRules(t *testing.T) {
 	t.Parallel()
-	a, f := found(incident.KindAnomaly).Rule().ID, found(incident.KindForecast).Rule().ID
-	must.Hold(t, a == -1 && f == -2, "rules %d and %d", a, f)
+	must.Equal(t, "of anomalies", int64(-1), found(incident.KindAnomaly).Rule().ID)
+	must.Equal(t, "of forecasts", int64(-2), found(incident.KindForecast).Rule().ID)
 }
 
 // TestProbe shows when a node is blamed for its silence. Contract 5.9.
@@ -309,5 +292,50 @@ func TestProbe(t *testing.T) {
 	} {
 		must.Equal(t, name+": late", c.late, c.probe.Late(after(c.now)))
 		must.Equal(t, name+": silent", c.silent, c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)))
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	roomOf := func(id string) int64 { return map[string]int64{"a": 1, "b": 2}[id] }
+	const above, below = incident.Above, incident.Below
+	everywhere, hall, other, sensor := incident.Scope{}, incident.Scope{RoomID: 1}, incident.Scope{RoomID: 2}, incident.Scope{SensorID: "a"}
+	critical := func(id int64, direction incident.Direction, limit float64, scope incident.Scope) incident.Rule {
+		return incident.Rule{
+			ID: id, Quantity: incident.Temperature, Direction: direction, Limit: limit, Severity: incident.Critical, Scope: scope, Enabled: true,
+		}
+	}
+	warning := func(id int64, direction incident.Direction, limit float64, scope incident.Scope) incident.Rule {
+		rule := critical(id, direction, limit, scope)
+		rule.Severity = incident.Warning
+		return rule
+	}
+	threshold, off := critical(1, above, 50, everywhere), critical(2, below, 30, everywhere)
+	threshold.Threshold, off.Enabled = true, false
+	type rules = []incident.Rule
+	for name, c := range map[string]struct {
+		rules rules
+		why   incident.ConflictReason // of the first two
+	}{
+		"limits in order":                   {rules{threshold, warning(2, above, 27, hall), critical(3, above, 32, hall), warning(4, below, 18, hall)}, ""},
+		"above under below":                 {rules{warning(1, above, 20, hall), critical(2, below, 25, sensor)}, incident.AlwaysBroken},
+		"a sensor of another room":          {rules{warning(1, above, 20, other), critical(2, below, 25, sensor)}, ""},
+		"a warning over its critical limit": {rules{threshold, warning(2, above, 55, everywhere)}, incident.WarnsTooLate},
+		"one scope, two limits":             {rules{warning(1, above, 27, hall), warning(2, above, 28, hall)}, incident.SameConditions},
+		"a narrower limit for a wider one":  {rules{warning(1, above, 27, everywhere), warning(2, above, 35, hall)}, ""},
+		"a displaced warning":               {rules{warning(1, above, 40, everywhere), warning(2, above, 25, hall), critical(3, above, 32, hall)}, ""},
+		"switched off":                      {rules{warning(1, above, 20, everywhere), off}, ""},
+	} {
+		want := map[int64][]incident.ConflictReason{}
+		if c.why != "" {
+			want = map[int64][]incident.ConflictReason{1: {c.why}, 2: {c.why}}
+		}
+		got := map[int64][]incident.ConflictReason{}
+		for _, r := range c.rules {
+			for _, conflict := range incident.Conflicts(r, c.rules, roomOf) {
+				got[r.ID] = append(got[r.ID], conflict.Why)
+			}
+		}
+		must.Equal(t, name, want, got)
 	}
 }
