@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,17 +47,19 @@ func (r *recorder) run(_ context.Context, items []int) ([]int, error) {
 	return doubled, nil
 }
 
-// call asks for items at once, the first a moment before the others, and checks
-// what each was answered.
+// ask asks for an item and checks the answer.
+func ask(t *testing.T, g *coalesce.Group[int, int], item int) {
+	t.Helper()
+	got, err := g.Do(t.Context(), item)
+	must.Hold(t, err == nil && got == 2*item, "%d was answered %d, %v", item, got, err)
+}
+
+// call asks for items at once, the first a moment before the others, and checks what each was answered.
 func call(t *testing.T, g *coalesce.Group[int, int], items ...int) {
 	t.Helper()
 	var callers sync.WaitGroup
 	for i, item := range items {
-		callers.Go(func() {
-			if got, err := g.Do(t.Context(), item); err != nil || got != 2*item {
-				t.Errorf("%d was answered %d, %v", item, got, err)
-			}
-		})
+		callers.Go(func() { ask(t, g, item) })
 		if i == 0 {
 			synctest.Wait()
 		}
@@ -92,23 +94,18 @@ func TestBatchesAreBounded(t *testing.T) {
 		"by size, all too large": {coalesce.Options[int]{MaxSize: 5, Size: func(int) int { return 10 }}, []int{1, 1, 1, 1, 1, 1}, 6},
 		"two in flight":          {coalesce.Options[int]{MaxItems: 2, MaxInFlight: 2}, []int{1, 1, 2, 2}, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var r recorder
-				g := coalesce.New(r.run, c.options)
-				began := time.Now()
-				call(t, g, 1, 2, 3, 4, 5, 6)
-				var got []int
-				for _, b := range r.batches {
-					got = append(got, len(b))
-				}
-				must.Equal(t, "batches", c.want, got)
-				must.Equal(t, "took", time.Duration(c.seconds)*time.Second, time.Since(began))
-				if r.most > max(c.options.MaxInFlight, 1) {
-					t.Errorf("%d batches at once", r.most)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			var r recorder
+			g := coalesce.New(r.run, c.options)
+			began := time.Now()
+			call(t, g, 1, 2, 3, 4, 5, 6)
+			var got []int
+			for _, b := range r.batches {
+				got = append(got, len(b))
+			}
+			must.Equal(t, name+": batches", c.want, got)
+			must.Equal(t, name+": took", time.Duration(c.seconds)*time.Second, time.Since(began))
+			must.Hold(t, r.most <= max(c.options.MaxInFlight, 1), "%s: %d batches at once", name, r.most)
 		})
 	}
 }
@@ -125,19 +122,14 @@ func TestItemsOfOneCallerShareABatch(t *testing.T) {
 		"several batches":   {coalesce.Options[int]{MaxItems: 2}, [][]int{{1, 2}, {3, 4}, {5}}, 3},
 		"several at a time": {coalesce.Options[int]{MaxItems: 5, MaxInFlight: 2}, [][]int{{1, 2, 3, 4, 5}}, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var r recorder
-				g := coalesce.New(r.run, c.options)
-				began := time.Now()
-				must.Equal(t, "results", []int{2, 4, 6, 8, 10}, must.Get(g.DoAll(t.Context(), []int{1, 2, 3, 4, 5}))(t))
-				must.Equal(t, "took", time.Duration(c.seconds)*time.Second, time.Since(began))
-				must.Equal(t, "batches", c.want, r.batches)
-				if got, err := g.DoAll(t.Context(), nil); err != nil || len(got) != 0 || len(r.batches) != len(c.want) {
-					t.Errorf("nothing was answered %v, %v in %d batches", got, err, len(r.batches))
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			var r recorder
+			g := coalesce.New(r.run, c.options)
+			began := time.Now()
+			must.Equal(t, name, []int{2, 4, 6, 8, 10}, must.Get(g.DoAll(t.Context(), []int{1, 2, 3, 4, 5}))(t))
+			must.Equal(t, name+": took", time.Duration(c.seconds)*time.Second, time.Since(began))
+			must.Equal(t, name+": nothing is answered", 0, len(must.Get(g.DoAll(t.Context(), nil))(t)))
+			must.Equal(t, name+": batches", c.want, r.batches)
 		})
 	}
 }
@@ -148,17 +140,14 @@ func TestGatherWaitsUnlessTheBatchIsFull(t *testing.T) {
 		"by items": {MaxItems: 3},
 		"by size":  {MaxSize: 30, Size: func(int) int { return 10 }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var r recorder
-				full.Wait = coalesce.Wait{Gather: 20 * time.Millisecond}
-				g := coalesce.New(r.run, full)
-				call(t, g, 1, 2)
-				call(t, g, 3, 4, 5)
-				must.Equal(t, "batches", [][]int{{1, 2}, {3, 4, 5}}, r.batches)
-				must.Equal(t, "batches began", []time.Duration{0, time.Second}, r.began)
-			})
+		synctest.Test(t, func(t *testing.T) {
+			var r recorder
+			full.Wait = coalesce.Wait{Gather: 20 * time.Millisecond}
+			g := coalesce.New(r.run, full)
+			call(t, g, 1, 2)
+			call(t, g, 3, 4, 5)
+			must.Equal(t, name+": batches", [][]int{{1, 2}, {3, 4, 5}}, r.batches)
+			must.Equal(t, name+": they began", []time.Duration{0, time.Second}, r.began)
 		})
 	}
 }
@@ -219,15 +208,12 @@ func TestErrorGoesToItsBatchAlone(t *testing.T) {
 func TestWrongNumberOfResultsIsAnError(t *testing.T) {
 	t.Parallel()
 	g := coalesce.New(func(context.Context, []int) ([]int, error) { return []int{1, 2}, nil }, coalesce.Options[int]{})
-	if _, err := g.Do(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "2 results for 1 item") {
-		t.Errorf("error %v", err)
-	}
+	must.Contain(t, "the error", fmt.Sprint(must.Err(g.Do(t.Context(), 1))), "2 results for 1 item")
 }
 
 type key struct{}
 
-// A caller who leaves takes nothing from the others: the batch runs without his
-// context's end, but with its values.
+// A caller who leaves takes nothing from the others: the batch runs without his context's end, but with its values.
 func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,19 +228,13 @@ func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
 		var callers sync.WaitGroup
 		leave := func(item int) {
 			callers.Go(func() {
-				if _, err := g.Do(short, item); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%d was answered %v", item, err)
-				}
+				must.Fail(t, fmt.Sprint("leaving with ", item), must.Err(g.Do(short, item)), context.DeadlineExceeded)
 			})
 			synctest.Wait()
 		}
 		leave(1) // begins a batch, leaves while it is in flight
 		leave(2) // leaves while the batch waits
-		callers.Go(func() {
-			if got, err := g.Do(t.Context(), 3); err != nil || got != 6 {
-				t.Errorf("who stayed was answered %d, %v", got, err)
-			}
-		})
+		callers.Go(func() { ask(t, g, 3) })
 		callers.Wait()
 		must.Equal(t, "batches", [][]int{{1}, {2, 3}}, r.batches)
 	})
@@ -285,22 +265,110 @@ func TestCloseAnswersWhatWasAsked(t *testing.T) {
 		g := coalesce.New(r.run, coalesce.Options[int]{MaxItems: 1})
 		var callers sync.WaitGroup
 		for item := range 3 {
-			callers.Go(func() {
-				if got, err := g.Do(t.Context(), item); err != nil || got != 2*item {
-					t.Errorf("%d was answered %d, %v", item, got, err)
-				}
-			})
+			callers.Go(func() { ask(t, g, item) })
 			synctest.Wait()
 		}
 		began := time.Now()
 		g.Close()
 		must.Equal(t, "closed after", 3*time.Second, time.Since(began))
-		if _, err := g.Do(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
-		if _, err := g.DoAll(t.Context(), []int{4}); !errors.Is(err, coalesce.ErrClosed) {
-			t.Errorf("several after Close: %v", err)
+		must.Fail(t, "after Close", must.Err(g.Do(t.Context(), 4)), coalesce.ErrClosed)
+		must.Fail(t, "several after Close", must.Err(g.DoAll(t.Context(), []int{4})), coalesce.ErrClosed)
+		callers.Wait()
+	})
+}
+
+// opener makes numbered values and takes a second for each.
+type opener struct {
+	opened atomic.Int32
+	fails  int32 // the first that many
+}
+
+var errAway = errors.New("away")
+
+func (o *opener) open(context.Context) (*int, error) {
+	n := o.opened.Add(1)
+	time.Sleep(time.Second) // of the fake clock
+	if n <= o.fails {
+		return nil, errAway
+	}
+	value := int(n)
+	return &value, nil
+}
+
+func TestOnceOpensForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o opener
+		once := coalesce.NewOnce(o.open, nil)
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() { must.Equal(t, "got", 1, *must.Get(once.Get(t.Context()))(t)) })
 		}
 		callers.Wait()
+		must.Equal(t, "openings", int32(1), o.opened.Load())
+	})
+}
+
+func TestOnceOpensAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := opener{fails: 2}
+		once := coalesce.NewOnce(o.open, nil)
+		var failed atomic.Int32
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() {
+				got, err := once.Get(t.Context())
+				switch {
+				case errors.Is(err, errAway):
+					failed.Add(1)
+				case err != nil || *got != 3:
+					t.Errorf("got %v, %v", got, err)
+				}
+			})
+		}
+		callers.Wait()
+		must.Equal(t, "failed and opened", [2]int32{2, 3}, [2]int32{failed.Load(), o.opened.Load()})
+	})
+}
+
+func TestOnceIsNotWaitedForLongerThanTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o opener
+		once := coalesce.NewOnce(o.open, nil)
+		var callers sync.WaitGroup
+		callers.Go(func() { must.Fail(t, "who waits", must.Err(once.Get(t.Context())), nil) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		must.Fail(t, "who may not wait", must.Err(once.Get(ctx)), context.DeadlineExceeded)
+		must.Equal(t, "waited", 300*time.Millisecond, time.Since(began))
+		callers.Wait()
+	})
+}
+
+func TestOnceIsReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o opener
+		used := map[int]int{}
+		once := coalesce.NewOnce(o.open, func(value *int) { used[*value]++ })
+		get := func(want int) *int {
+			t.Helper()
+			got := must.Get(once.Get(t.Context()))(t)
+			must.Equal(t, "got", want, *got)
+			return got
+		}
+		first := get(1)
+		get(1)
+		must.Hold(t, once.Remove(first) && !once.Remove(first), "not removed exactly once")
+		second := get(2)
+		must.Hold(t, !once.Remove(first), "the first removed the second")
+		must.Hold(t, once.Take() == second, "another was taken than the second")
+		must.Hold(t, once.Take() == nil, "taken again")
+		must.Hold(t, !once.Remove(nil), "removed nothing")
+		must.Hold(t, used[1] == 2 && used[2] == 1, "used %v", used)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 )
@@ -121,14 +123,11 @@ func TestGatherInAnyOrder(t *testing.T) {
 			if g.Breaking() {
 				breaking[g.Cause]++
 			}
-			if !slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.Cause == g.Cause }) {
-				t.Errorf("%s without an excursion of its own", g.Cause)
-			}
+			must.Hold(t, slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.Cause == g.Cause }),
+				"%s without an excursion of its own", g.Cause)
 		}
 		for cause, n := range breaking {
-			if n > 1 {
-				t.Errorf("%d incidents break %s", n, cause)
-			}
+			must.Hold(t, n <= 1, "%d incidents break %s", n, cause)
 		}
 		must.Equal(t, "excursions that are told", len(parts), seen)
 	}
@@ -178,46 +177,41 @@ func TestExcess(t *testing.T) {
 
 func TestIdentify(t *testing.T) {
 	t.Parallel()
-	of := func(p incident.Part, id int64) incident.Part { p.IncidentID = id; return p }
 	hot, unusual := incident.TooHot, incident.Unusual
+	// of is an excursion of an incident: 0 of a new one.
+	of := func(incidentID, id int64, cause incident.Cause, from, until float64) incident.Part {
+		p := part(id, "a", cause, from, until)
+		p.IncidentID = incidentID
+		return p
+	}
+	type parts = []incident.Part
+	type causes = map[int64]incident.Cause
+	type gone = map[int64]int
 	for name, c := range map[string]struct {
-		parts  []incident.Part
-		causes map[int64]incident.Cause
+		parts  parts
+		causes causes
 		ids    []int64
-		gone   map[int64]int
+		gone   gone
 	}{
-		"new": {[]incident.Part{part(1, "a", hot, 0, 1)}, nil, []int64{0}, nil},
-		"the same, with one more": {
-			[]incident.Part{of(part(1, "a", hot, 0, 1), 7), part(2, "b", hot, 1, 2)}, map[int64]incident.Cause{7: hot}, []int64{7}, nil,
-		},
-		"two become the older": {
-			[]incident.Part{of(part(1, "a", hot, 0, 1), 9), of(part(2, "b", hot, 5, 6), 7)}, map[int64]incident.Cause{7: hot, 9: hot}, []int64{7}, map[int64]int{9: 0},
-		},
+		"new":                     {parts{of(0, 1, hot, 0, 1)}, nil, []int64{0}, nil},
+		"the same, with one more": {parts{of(7, 1, hot, 0, 1), of(0, 2, hot, 1, 2)}, causes{7: hot}, []int64{7}, nil},
+		"two become the older":    {parts{of(9, 1, hot, 0, 1), of(7, 2, hot, 5, 6)}, causes{7: hot, 9: hot}, []int64{7}, gone{9: 0}},
 		"what is explained redirects, though it is older": {
-			[]incident.Part{of(part(1, "a", unusual, 0, 30), 3), part(2, "b", hot, 5, 6)}, map[int64]incident.Cause{3: unusual}, []int64{0}, map[int64]int{3: 0},
+			parts{of(3, 1, unusual, 0, 30), of(0, 2, hot, 5, 6)}, causes{3: unusual}, []int64{0}, gone{3: 0},
 		},
 		"one that falls apart stays with most of its parts": {
-			[]incident.Part{of(part(1, "a", hot, 0, 1), 7), of(part(2, "b", hot, 50, 51), 7), of(part(3, "c", hot, 52, 53), 7)},
-			map[int64]incident.Cause{7: hot},
-			[]int64{0, 7},
-			nil,
+			parts{of(7, 1, hot, 0, 1), of(7, 2, hot, 50, 51), of(7, 3, hot, 52, 53)}, causes{7: hot}, []int64{0, 7}, nil,
 		},
-		"with as many, the later": {
-			[]incident.Part{of(part(1, "a", hot, 0, 1), 7), of(part(2, "b", hot, 50, 51), 7)}, map[int64]incident.Cause{7: hot}, []int64{0, 7}, nil,
-		},
-		"another place's goes": {[]incident.Part{of(part(1, "a", hot, 0, 1), 4)}, nil, []int64{0}, map[int64]int{4: 0}},
+		"with as many, the later": {parts{of(7, 1, hot, 0, 1), of(7, 2, hot, 50, 51)}, causes{7: hot}, []int64{0, 7}, nil},
+		"another place's goes":    {parts{of(4, 1, hot, 0, 1)}, nil, []int64{0}, gone{4: 0}},
 	} {
-		ids, gone := incident.Identify(incident.Gather(c.parts), c.causes)
+		ids, left := incident.Identify(incident.Gather(c.parts), c.causes)
 		must.Equal(t, name, c.ids, ids)
-		must.Equal(t, name+", gone", len(c.gone), len(gone))
-		for id, k := range c.gone {
-			must.Equal(t, name+", gone", k, gone[id])
-		}
+		must.Equal(t, name+", gone", c.gone, left, cmpopts.EquateEmpty())
 	}
 }
 
-// life follows an incident through looks at what its parts were, and takes it after a call
-// when asked to.
+// life follows an incident through looks at what its parts were, and takes it after a call when asked to.
 type life struct {
 	t      *testing.T
 	status incident.Status
@@ -350,6 +344,7 @@ func TestWanderingAroundALimitIsOneCall(t *testing.T) {
 	}
 }
 
+// TestSnoozeEnds at its time, with the incident, and early if that gets worse.
 func TestSnoozeEnds(t *testing.T) {
 	t.Parallel()
 	l := life{t: t}
@@ -361,10 +356,15 @@ func TestSnoozeEnds(t *testing.T) {
 	must.Equal(t, "its end", []string{"snooze_ended!"}, l.look(30, hot))
 	must.Equal(t, "open", true, l.status.TakenAt.IsZero() && l.status.SnoozedUntil.IsZero())
 	l.take(31, hot)
-	l.status.SnoozedUntil = minute(60)
-	hot.Lasting, hot.End = false, minute(40)
-	l.look(40, hot)
-	must.Equal(t, "over before", []string{"ended"}, l.look(60, hot))
+	l.status.SnoozedUntil = minute(50)
+	hot.Excess = 1
+	must.Equal(t, "worse", []string{"worse!"}, l.look(32, hot))
+	must.Equal(t, "the snooze is over", nothing, l.look(50, hot))
+	l.take(51, hot)
+	l.status.SnoozedUntil = minute(80)
+	hot.Lasting, hot.End = false, minute(60)
+	l.look(60, hot)
+	must.Equal(t, "over before", []string{"ended"}, l.look(80, hot))
 	must.Equal(t, "nothing is snoozed", true, l.status.SnoozedUntil.IsZero())
 }
 
@@ -391,19 +391,6 @@ func TestMaintenanceEnds(t *testing.T) {
 	l.look(7, hot, other)
 	hot.Lasting, hot.End, other.Lasting, other.End = false, minute(8), false, minute(8)
 	must.Equal(t, "its end when all is clear", []string{"cleared"}, l.look(9, hot, other))
-}
-
-// TestSnoozeEndsEarlyIfWorse calls again before its time.
-func TestSnoozeEndsEarlyIfWorse(t *testing.T) {
-	t.Parallel()
-	l := life{t: t}
-	hot := part(1, "a", incident.TooHot, 0, lasts)
-	l.look(0, hot)
-	l.take(1, hot)
-	l.status.SnoozedUntil = minute(30)
-	hot.Excess = 1
-	must.Equal(t, "worse", []string{"worse!"}, l.look(10, hot))
-	must.Equal(t, "the snooze is over", nothing, l.look(30, hot))
 }
 
 // TestLatePeak has late readings raise the peak of an incident that is over: those by which it is a
@@ -448,18 +435,7 @@ func TestFollowedIsOver(t *testing.T) {
 	must.Equal(t, "when", minute(10), events[len(events)-1].At)
 }
 
-// TestEndedThatBreaksAgainCalls is one to which a late reading adds what lasts.
-func TestEndedThatBreaksAgainCalls(t *testing.T) {
-	t.Parallel()
-	l := life{t: t}
-	l.look(10, part(1, "a", incident.TooHot, 0, 10))
-	l.look(20, part(1, "a", incident.TooHot, 0, 10))
-	must.Equal(t, "ended", false, l.status.Lasting)
-	must.Equal(t, "again", []string{"joined", "came_back!"}, l.look(21, part(1, "a", incident.TooHot, 0, 10), part(2, "b", incident.TooHot, 19, lasts)))
-}
-
-// TestBacklogBeforeTheLiveReadingCalls begins with readings that were kept during a cut; then
-// live ones come.
+// TestBacklogBeforeTheLiveReadingCalls begins with readings that were kept during a cut; then live ones come.
 func TestBacklogBeforeTheLiveReadingCalls(t *testing.T) {
 	t.Parallel()
 	l := life{t: t}
@@ -471,16 +447,21 @@ func TestBacklogBeforeTheLiveReadingCalls(t *testing.T) {
 	must.Equal(t, "once", nothing, l.look(32, hot))
 }
 
-// TestTakenThatComesBackAfterItsEndIsOpen calls, and nobody has it.
-func TestTakenThatComesBackAfterItsEndIsOpen(t *testing.T) {
+// TestEndedThatBreaksAgainCalls is one to which a late reading adds what lasts, and nobody has that.
+func TestEndedThatBreaksAgainCalls(t *testing.T) {
 	t.Parallel()
-	l := life{t: t}
-	hot := part(1, "a", incident.TooHot, 0, 10)
-	l.look(10, hot)
-	l.take(11, hot)
-	l.look(20, hot)
-	must.Equal(t, "again", []string{"joined", "came_back!"}, l.look(21, hot, part(2, "b", incident.TooHot, 19, lasts)))
-	must.Equal(t, "open", true, l.status.TakenAt.IsZero())
+	for _, taken := range []bool{false, true} {
+		l := life{t: t}
+		hot := part(1, "a", incident.TooHot, 0, 10)
+		l.look(10, hot)
+		if taken {
+			l.take(11, hot)
+		}
+		l.look(20, hot)
+		must.Equal(t, "lasts", false, l.status.Lasting)
+		must.Equal(t, "again", []string{"joined", "came_back!"}, l.look(21, hot, part(2, "b", incident.TooHot, 19, lasts)))
+		must.Equal(t, "open", true, l.status.TakenAt.IsZero())
+	}
 }
 
 // TestJoinedKeepsWhoHasIt is of an old incident and one that lasts and is taken.

@@ -1,9 +1,10 @@
 package incident_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,20 +44,14 @@ func TestValidate(t *testing.T) {
 		"a room and a sensor":   {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1, SensorID: "n1"} }, incident.ErrScope},
 		"a room":                {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1} }, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rule := hot()
-			c.change(&rule)
-			if err := rule.Validate(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
-		})
+		rule := hot()
+		c.change(&rule)
+		must.Fail(t, name, rule.Validate(), c.want)
 	}
 	rule := hot()
 	rule.For, rule.Severity = -1, ""
-	if err := rule.Validate(); !errors.Is(err, incident.ErrFor) || !errors.Is(err, incident.ErrSeverity) {
-		t.Errorf("%v: want both", err)
-	}
+	must.Fail(t, "one of both", rule.Validate(), incident.ErrFor)
+	must.Fail(t, "the other", rule.Validate(), incident.ErrSeverity)
 }
 
 func TestEffective(t *testing.T) {
@@ -101,54 +96,36 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-// TestPresets holds the presets to the table that they are from: ASHRAE TC 9.9
-// (2021), table 2.1.
+// TestPresets holds the presets to the table that they are from: ASHRAE TC 9.9 (2021), table 2.1.
 func TestPresets(t *testing.T) {
 	t.Parallel()
-	type limit struct {
-		quantity  incident.Quantity
-		direction incident.Direction
-		severity  incident.Severity
-	}
-	temperatureAbove := limit{incident.Temperature, incident.Above, incident.Critical}
-	temperatureBelow := limit{incident.Temperature, incident.Below, incident.Critical}
-	recommended := func(humidity float64) map[limit]float64 {
-		return map[limit]float64{
-			{incident.Temperature, incident.Above, incident.Warning}: 27, {incident.Temperature, incident.Below, incident.Warning}: 18,
-			{incident.DewPoint, incident.Above, incident.Warning}: 15, {incident.DewPoint, incident.Below, incident.Warning}: -9,
-			{incident.Humidity, incident.Above, incident.Warning}: humidity,
+	recommended := func(humidity string) []string {
+		return []string{
+			"dew_point above 15 warning", "dew_point below -9 warning", "humidity above " + humidity + " warning",
+			"temperature above 27 warning", "temperature below 18 warning",
 		}
 	}
-	want := map[incident.Preset]map[limit]float64{
-		incident.Recommended: recommended(70), incident.RecommendedCorrosive: recommended(50),
-		incident.AllowableA1: {temperatureBelow: 15, temperatureAbove: 32},
-		incident.AllowableA2: {temperatureBelow: 10, temperatureAbove: 35},
-		incident.AllowableA3: {temperatureBelow: 5, temperatureAbove: 40},
-		incident.AllowableA4: {temperatureBelow: 5, temperatureAbove: 45},
-		incident.Rate:        {{incident.TemperatureRate, incident.Above, incident.Critical}: 20},
-		incident.RateTape:    {{incident.TemperatureRate, incident.Above, incident.Critical}: 5},
+	want := map[incident.Preset][]string{
+		incident.Recommended: recommended("70"), incident.RecommendedCorrosive: recommended("50"),
+		incident.AllowableA1: {"temperature above 32 critical", "temperature below 15 critical"},
+		incident.AllowableA2: {"temperature above 35 critical", "temperature below 10 critical"},
+		incident.AllowableA3: {"temperature above 40 critical", "temperature below 5 critical"},
+		incident.AllowableA4: {"temperature above 45 critical", "temperature below 5 critical"},
+		incident.Rate:        {"temperature_rate above 20 critical"},
+		incident.RateTape:    {"temperature_rate above 5 critical"},
 	}
-	must.Equal(t, fmt.Sprintf("presets %v", incident.Presets()), len(want), len(incident.Presets()))
+	got := map[incident.Preset][]string{}
 	scope := incident.Scope{RoomID: 3}
 	for _, preset := range incident.Presets() {
-		rules := must.Get(preset.Rules(scope))(t)
-		got := map[limit]float64{}
-		for _, r := range rules {
-			if err := r.Validate(); err != nil || !r.Enabled || r.Threshold || r.Scope != scope || r.ClearMargin <= 0 || r.For <= 0 || r.ClearFor <= 0 {
-				t.Errorf("%s: %+v: %v", preset, r, err)
-			}
-			got[limit{r.Quantity, r.Direction, r.Severity}] = r.Limit
+		for _, r := range must.Get(preset.Rules(scope))(t) {
+			must.Do(t, r.Validate())
+			must.Hold(t, r.Enabled && !r.Threshold && r.Scope == scope && r.ClearMargin > 0 && r.For > 0 && r.ClearFor > 0, "%s: %+v", preset, r)
+			got[preset] = append(got[preset], fmt.Sprintf("%s %s %g %s", r.Quantity, r.Direction, r.Limit, r.Severity))
 		}
-		if len(got) != len(rules) || len(got) != len(want[preset]) {
-			t.Errorf("%s: %v", preset, rules)
-		}
-		for l, value := range want[preset] {
-			must.Equal(t, fmt.Sprintf("%s: %v", preset, l), value, got[l])
-		}
+		slices.Sort(got[preset])
 	}
-	if _, err := incident.Preset("comfort").Rules(scope); !errors.Is(err, incident.ErrPreset) {
-		t.Errorf("unknown preset: %v", err)
-	}
+	must.Equal(t, "presets", want, got)
+	must.Fail(t, "unknown preset", must.Err(incident.Preset("comfort").Rules(scope)), incident.ErrPreset)
 }
 
 func TestSilentFrom(t *testing.T) {
@@ -176,17 +153,14 @@ func TestSilenceInWords(t *testing.T) {
 		"heartbeats":           {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5*time.Minute + 1)}, incident.NodeAlive, "; the node is alive and sends nothing"},
 		"heartbeats of before": {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5 * time.Minute)}, incident.NodeSilent, "; its gateway does not hear it"},
 	} {
-		got := c.report.Cause(noon, now)
-		if text := incident.DescribeSilence(noon, 30*time.Second, got, now); got != c.cause || text != "No reading for more than 10 min, usually one every 30 s"+c.want {
-			t.Errorf("%s: %q, %q", name, got, text)
-		}
+		must.Equal(t, name, c.cause, c.report.Cause(noon, now))
+		text := "No reading for more than 10 min, usually one every 30 s" + c.want
+		must.Equal(t, name, text, incident.DescribeSilence(noon, 30*time.Second, c.cause, now))
 	}
-	if got := incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now); got != "No reading for more than 10 min" {
-		t.Error(got)
-	}
-	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading from its 1 node for more than 10 min" {
-		t.Error(got)
-	}
+	must.Equal(t, "of a short interval", "No reading for more than 10 min",
+		incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now))
+	must.Equal(t, "of a gateway", "Gateway A silent, no reading from its 1 node for more than 10 min",
+		incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now))
 	for silent, want := range map[time.Duration]string{
 		5 * time.Minute: "5 min", 10*time.Minute - 1: "5 min", 10 * time.Minute: "10 min", 59 * time.Minute: "50 min",
 		time.Hour: "1 h", 23*time.Hour + 59*time.Minute: "23 h", 24 * time.Hour: "1 d", 71 * time.Hour: "2 d",
@@ -220,5 +194,148 @@ func TestDescribe(t *testing.T) {
 		"Temperature above 27.0 °C for 1 d, peak 28.0 °C":                         {rule(incident.Temperature, incident.Above, 27), lasted(24*time.Hour, 28, 0)},
 	} {
 		must.Equal(t, "description", want, c.rule.Describe(c.incident))
+	}
+}
+
+func found(kind incident.Kind) incident.Finding {
+	return incident.Finding{
+		Kind: kind, Holds: true, Score: 3, Cause: "unchanged", Reason: "Unchanged for 52 min", Severity: incident.Warning,
+		Quantity: incident.Temperature, Value: 22, Low: 20, High: 21, Probability: 0.001,
+	}
+}
+
+func TestFindingValidate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(f *incident.Finding)
+		valid  bool
+	}{
+		"as it is":                {func(*incident.Finding) {}, true},
+		"over, and nothing else":  {func(f *incident.Finding) { *f = incident.Finding{Kind: incident.KindForecast} }, true},
+		"of a rule":               {func(f *incident.Finding) { f.Kind = incident.KindThreshold }, false},
+		"over, of a rule":         {func(f *incident.Finding) { *f = incident.Finding{Kind: incident.KindSilence} }, false},
+		"no score":                {func(f *incident.Finding) { f.Score = 0 }, false},
+		"a score that is none":    {func(f *incident.Finding) { f.Score = math.NaN() }, false},
+		"a value without end":     {func(f *incident.Finding) { f.Value = math.Inf(1) }, false},
+		"sure":                    {func(f *incident.Finding) { f.Probability = 0 }, true},
+		"improbable":              {func(f *incident.Finding) { f.Probability = -0.1 }, false},
+		"more than certain":       {func(f *incident.Finding) { f.Probability = 1.1 }, false},
+		"certain":                 {func(f *incident.Finding) { f.Probability = 1 }, true},
+		"a band of one value":     {func(f *incident.Finding) { f.Low = f.High }, true},
+		"a band upside down":      {func(f *incident.Finding) { f.Low = 30 }, false},
+		"no reason":               {func(f *incident.Finding) { f.Reason = "" }, false},
+		"the longest reason":      {func(f *incident.Finding) { f.Reason = strings.Repeat("ö", 200) }, true},
+		"too long a reason":       {func(f *incident.Finding) { f.Reason = strings.Repeat("o", 201) }, false},
+		"the longest cause":       {func(f *incident.Finding) { f.Cause = strings.Repeat("ö", 40) }, true},
+		"too long a cause":        {func(f *incident.Finding) { f.Cause = strings.Repeat("o", 41) }, false},
+		"critical":                {func(f *incident.Finding) { f.Severity = incident.Critical }, true},
+		"no severity":             {func(f *incident.Finding) { f.Severity = "" }, false},
+		"no quantity":             {func(f *incident.Finding) { f.Quantity = "" }, false},
+		"passes in the past":      {func(f *incident.Finding) { f.Earliest = -1 }, false},
+		"passes at once":          {func(f *incident.Finding) { f.Earliest, f.Latest = time.Second, time.Second }, true},
+		"passes before it begins": {func(f *incident.Finding) { f.Earliest = time.Second }, false},
+	} {
+		f := found(incident.KindAnomaly)
+		c.change(&f)
+		must.Fail(t, name, f.Validate(), map[bool]error{false: incident.ErrFinding}[c.valid])
+	}
+}
+
+func TestFindingAdvances(t *testing.T) {
+	t.Parallel()
+	over := incident.Finding{Kind: incident.KindAnomaly}
+	worse := found(incident.KindAnomaly)
+	worse.Score = 5
+	var memory incident.Memory
+	step := func(f incident.Finding, second int, want ...incident.Stretch) {
+		t.Helper()
+		var got []incident.Stretch
+		memory, got = f.Advance(memory, after(second))
+		must.Equal(t, fmt.Sprint("after seconds: ", second), want, got)
+	}
+	step(over, 0)
+	step(found(incident.KindAnomaly), 30, lasting(30, 30, 3, 30))
+	step(worse, 60, lasting(30, 60, 5, 60))
+	step(worse, 60) // again
+	step(over, 45)  // older
+	step(over, 90, stretch(30, 90, 5, 60))
+	must.Hold(t, memory.Settled() && memory.Last.Equal(after(90)), "%+v", memory)
+	must.Equal(t, "of the past", []incident.Stretch{stretch(7, 7, 3, 7)}, found(incident.KindForecast).Past(after(7)))
+	must.Equal(t, "of what is over", []incident.Stretch(nil), over.Past(after(7)))
+}
+
+// TestFindingRules have the ids by which the database knows their memory.
+func TestFindingRules(t *testing.T) {
+	t.Parallel()
+	must.Equal(t, "of anomalies", int64(-1), found(incident.KindAnomaly).Rule().ID)
+	must.Equal(t, "of forecasts", int64(-2), found(incident.KindForecast).Rule().ID)
+}
+
+// TestProbe shows when a node is blamed for its silence. Contract 5.9.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		probe        incident.Probe
+		newest       int // seconds
+		now          int
+		late, silent bool
+	}{
+		"never a probe":                   {incident.Probe{}, 0, 300, false, true},
+		"in time":                         {incident.Probe{Published: after(250)}, 0, 300, false, true},
+		"not silent yet":                  {incident.Probe{Published: after(250)}, 0, 299, false, false},
+		"one is missing":                  {incident.Probe{Published: after(180)}, 0, 300, false, true},
+		"late":                            {incident.Probe{Published: after(179)}, 0, 300, true, false},
+		"late no more, which came late":   {incident.Probe{Published: after(590), LateAt: after(400)}, 0, 600, false, false},
+		"silent since the service is on":  {incident.Probe{Published: after(690), LateAt: after(400)}, 0, 700, false, true},
+		"newer than what was late":        {incident.Probe{Published: after(890), LateAt: after(400)}, 500, 799, false, false},
+		"silent, and longer than it late": {incident.Probe{Published: after(790), LateAt: after(400)}, 500, 800, false, true},
+	} {
+		must.Equal(t, name+": late", c.late, c.probe.Late(after(c.now)))
+		must.Equal(t, name+": silent", c.silent, c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)))
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	roomOf := func(id string) int64 { return map[string]int64{"a": 1, "b": 2}[id] }
+	const above, below = incident.Above, incident.Below
+	everywhere, hall, other, sensor := incident.Scope{}, incident.Scope{RoomID: 1}, incident.Scope{RoomID: 2}, incident.Scope{SensorID: "a"}
+	critical := func(id int64, direction incident.Direction, limit float64, scope incident.Scope) incident.Rule {
+		return incident.Rule{
+			ID: id, Quantity: incident.Temperature, Direction: direction, Limit: limit, Severity: incident.Critical, Scope: scope, Enabled: true,
+		}
+	}
+	warning := func(id int64, direction incident.Direction, limit float64, scope incident.Scope) incident.Rule {
+		rule := critical(id, direction, limit, scope)
+		rule.Severity = incident.Warning
+		return rule
+	}
+	threshold, off := critical(1, above, 50, everywhere), critical(2, below, 30, everywhere)
+	threshold.Threshold, off.Enabled = true, false
+	type rules = []incident.Rule
+	for name, c := range map[string]struct {
+		rules rules
+		why   incident.ConflictReason // of the first two
+	}{
+		"limits in order":                   {rules{threshold, warning(2, above, 27, hall), critical(3, above, 32, hall), warning(4, below, 18, hall)}, ""},
+		"above under below":                 {rules{warning(1, above, 20, hall), critical(2, below, 25, sensor)}, incident.AlwaysBroken},
+		"a sensor of another room":          {rules{warning(1, above, 20, other), critical(2, below, 25, sensor)}, ""},
+		"a warning over its critical limit": {rules{threshold, warning(2, above, 55, everywhere)}, incident.WarnsTooLate},
+		"one scope, two limits":             {rules{warning(1, above, 27, hall), warning(2, above, 28, hall)}, incident.SameConditions},
+		"a narrower limit for a wider one":  {rules{warning(1, above, 27, everywhere), warning(2, above, 35, hall)}, ""},
+		"a displaced warning":               {rules{warning(1, above, 40, everywhere), warning(2, above, 25, hall), critical(3, above, 32, hall)}, ""},
+		"switched off":                      {rules{warning(1, above, 20, everywhere), off}, ""},
+	} {
+		want := map[int64][]incident.ConflictReason{}
+		if c.why != "" {
+			want = map[int64][]incident.ConflictReason{1: {c.why}, 2: {c.why}}
+		}
+		got := map[int64][]incident.ConflictReason{}
+		for _, r := range c.rules {
+			for _, conflict := range incident.Conflicts(r, c.rules, roomOf) {
+				got[r.ID] = append(got[r.ID], conflict.Why)
+			}
+		}
+		must.Equal(t, name, want, got)
 	}
 }

@@ -54,6 +54,17 @@ func Fail(tb testing.TB, what string, err, want error) {
 	}
 }
 
+// Err is the error of a call whose value does not matter: must.Fail(t, "deleted", must.Err(db.Rule(ctx, id)), store.ErrNoRule).
+func Err[T any](_ T, err error) error { return err }
+
+// Hold reports, in the words given, what does not hold; the test goes on.
+func Hold(tb testing.TB, holds bool, format string, args ...any) {
+	tb.Helper()
+	if !holds {
+		tb.Errorf(format, args...)
+	}
+}
+
 // Eventually waits until holds returns true, and fails the test after five minutes.
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,19 +39,23 @@ func options(dir string) postgres.Options {
 	return postgres.Options{Dir: dir, Ephemeral: true, Log: logging.Discard()}
 }
 
-func execute(t *testing.T, server *postgres.Server, statement string) {
+// connect opens a session that ends with the test, whether its server still runs or not.
+func connect(t *testing.T, server *postgres.Server) *pgx.Conn {
 	t.Helper()
 	connection := must.Get(pgx.Connect(t.Context(), server.URL()))(t)
-	defer func() { _ = connection.Close(t.Context()) }()
-	must.Get(connection.Exec(t.Context(), statement))(t)
+	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	return connection
 }
 
-func count(t *testing.T, server *postgres.Server) int {
+// keep makes a table of three rows.
+func keep(t *testing.T, server *postgres.Server) {
 	t.Helper()
-	connection := must.Get(pgx.Connect(t.Context(), server.URL()))(t)
-	defer func() { _ = connection.Close(t.Context()) }()
-	var rows int
-	must.Do(t, connection.QueryRow(t.Context(), `SELECT count(*) FROM kept`).Scan(&rows))
+	must.Get(connect(t, server).Exec(t.Context(), `CREATE TABLE kept AS SELECT generate_series(1, 3)`))(t)
+}
+
+func count(t *testing.T, server *postgres.Server) (rows int) {
+	t.Helper()
+	must.Do(t, connect(t, server).QueryRow(t.Context(), `SELECT count(*) FROM kept`).Scan(&rows))
 	return rows
 }
 
@@ -86,28 +91,20 @@ func procfs() bool {
 	return err == nil
 }
 
+// TestDataSurvivesStopAndStart also loses the password: that is reported.
 func TestDataSurvivesStopAndStart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made", "when missing")
 	first := start(t, dir)
-	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	keep(t, first)
 	pid := postmaster(t, dir)
 	must.Do(t, first.Stop())
-	if alive(pid) {
-		t.Error("the server runs on after Stop")
-	}
+	must.Hold(t, !alive(pid), "the server runs on after Stop")
+	file, aside := filepath.Join(dir, "password"), filepath.Join(dir, "aside")
+	must.Do(t, os.Rename(file, aside))
+	must.Contain(t, "without it", fmt.Sprint(must.Err(postgres.Start(t.Context(), options(dir)))), "password")
+	must.Do(t, os.Rename(aside, file))
 	must.Equal(t, "rows", 3, count(t, start(t, dir)))
-}
-
-func TestServerStartsAgainAfterItWasKilled(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	durable := postgres.Options{Dir: dir, Log: logging.Discard()}
-	execute(t, run(t, durable), `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	pid := postmaster(t, dir)
-	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
-	gone(t, pid)
-	must.Equal(t, "rows", 3, count(t, run(t, durable)))
 }
 
 // TestServerStartsAgainWhileProcessesOfTheKilledOneRun kills a server whose session is
@@ -117,8 +114,8 @@ func TestServerStartsAgainWhileProcessesOfTheKilledOneRun(t *testing.T) {
 	dir := t.TempDir()
 	durable := postgres.Options{Dir: dir, Log: logging.Discard()}
 	killed := run(t, durable)
-	execute(t, killed, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	busy := must.Get(pgx.Connect(t.Context(), killed.URL()))(t)
+	keep(t, killed)
+	busy, observer := connect(t, killed), connect(t, killed)
 	var backend int
 	must.Do(t, busy.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&backend))
 	computed := make(chan error, 1)
@@ -126,7 +123,6 @@ func TestServerStartsAgainWhileProcessesOfTheKilledOneRun(t *testing.T) {
 		var rows int
 		computed <- busy.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT generate_series(1, 20000000)) AS g`).Scan(&rows)
 	}()
-	observer := must.Get(pgx.Connect(t.Context(), killed.URL()))(t)
 	for active := false; !active; {
 		const sql = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = @pid AND state = 'active' AND query LIKE '%generate_series%')`
 		must.Do(t, observer.QueryRow(t.Context(), sql, pgx.StrictNamedArgs{"pid": backend}).Scan(&active))
@@ -139,25 +135,20 @@ func TestServerStartsAgainWhileProcessesOfTheKilledOneRun(t *testing.T) {
 	}
 	must.Equal(t, "rows", 3, count(t, run(t, durable)))
 	t.Logf("the session ended: %v", <-computed) // either way
-	_ = busy.Close(t.Context())
-	_ = observer.Close(t.Context())
 }
 
 func TestTwoServersRunAtOnce(t *testing.T) {
 	t.Parallel()
 	first, second := start(t, t.TempDir()), start(t, t.TempDir())
-	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	execute(t, second, `CREATE TABLE kept AS SELECT 1`)
-	if count(t, first) != 3 || count(t, second) != 1 {
-		t.Error("the servers share their data")
-	}
+	keep(t, first)
+	keep(t, second) // which has no table of this name
 }
 
 func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := start(t, dir)
-	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	keep(t, first)
 	// It waits for the first to end: no longer than it may.
 	var second *postgres.Server
 	var err error
@@ -187,26 +178,10 @@ func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
 	downloading.Download = true // as the local system does; but the newest server is of no use to this data
 	for _, o := range []postgres.Options{options(dir), downloading} {
 		_, err := postgres.Start(t.Context(), o)
-		if err == nil || errors.Is(err, postgres.ErrNone) || !strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed") {
-			t.Errorf("with download %t: error %v", o.Download, err)
-		}
+		must.Hold(t, err != nil && !errors.Is(err, postgres.ErrNone) && strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed"),
+			"with download %t: error %v", o.Download, err)
 	}
 	must.Get(os.Stat(filepath.Join(dir, "data", "base")))(t)
-}
-
-func TestLostPasswordIsReportedAndDataKept(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	server := start(t, dir)
-	execute(t, server, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	must.Do(t, server.Stop())
-	file, aside := filepath.Join(dir, "password"), filepath.Join(dir, "aside")
-	must.Do(t, os.Rename(file, aside))
-	if _, err := postgres.Start(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), "password") {
-		t.Errorf("error %v", err)
-	}
-	must.Do(t, os.Rename(aside, file))
-	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 }
 
 // TestFullDiskIsTheReason is the log of a server that began on a full disk after a crash.
@@ -226,9 +201,8 @@ LOG:  invalid length of startup packet
 LOG:  shutting down due to startup process failure
 LOG:  database system is shut down
 `)
-	if !strings.Contains(reason, "No space left on device") || strings.Contains(reason, "accepting connections") {
-		t.Error(reason)
-	}
+	must.Hold(t, strings.Contains(reason, "No space left on device") && !strings.Contains(reason, "accepting connections"),
+		"%v", reason)
 }
 
 func TestInterruptedCreationIsMadeAgain(t *testing.T) {
@@ -237,19 +211,15 @@ func TestInterruptedCreationIsMadeAgain(t *testing.T) {
 	half := filepath.Join(dir, "data.new", "base")
 	must.Do(t, os.MkdirAll(half, 0o700))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "password"), nil, 0o600))
-	execute(t, start(t, dir), `SELECT 1`)
+	keep(t, start(t, dir))
 }
 
 func TestServerListensOnTheMachineItselfAndAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	server := start(t, t.TempDir())
 	config := must.Get(pgx.ParseConfig(server.URL()))(t)
-	if config.Host != "127.0.0.1" || config.Password == "" {
-		t.Errorf("host %s, password of %d letters", config.Host, len(config.Password))
-	}
+	must.Equal(t, "host", "127.0.0.1", config.Host)
+	must.Hold(t, config.Password != "", "no password")
 	config.Password = "guess"
-	if connection, err := pgx.ConnectConfig(t.Context(), config); err == nil {
-		_ = connection.Close(t.Context())
-		t.Error("took another password")
-	}
+	must.Hold(t, must.Err(pgx.ConnectConfig(t.Context(), config)) != nil, "took another password")
 }

@@ -16,8 +16,7 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// folderOfChild makes this test binary start a server in the folder it names,
-// say so, and wait to be killed.
+// folderOfChild makes this test binary start a server in the folder it names, say so, and wait to be killed.
 const folderOfChild = "COLDAISLE_TEST_POSTGRES_DIR"
 
 func TestMain(m *testing.M) {
@@ -67,7 +66,7 @@ func TestServerOfRootPassesAClosedFolder(t *testing.T) {
 	must.Do(t, os.Mkdir(home, 0o700))
 	dir := filepath.Join(home, "postgres")
 	first := start(t, dir)
-	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	keep(t, first)
 	must.Do(t, first.Stop())
 	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 	must.Equal(t, "mode of the folder above", os.FileMode(0o700), must.Get(os.Stat(home))(t).Mode().Perm())

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -18,7 +19,6 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 )
 
 // clock is the time some seconds after the instant.
@@ -38,16 +38,15 @@ func (db fixture) lasting(t *testing.T, second int) []incidents.Incident {
 // only is Anna's one incident that lasts.
 func (db fixture) only(t *testing.T, second int) incidents.Incident {
 	t.Helper()
-	all := db.lasting(t, second)
-	if len(all) != 1 {
-		t.Fatalf("%d incidents last: %+v", len(all), all)
-	}
-	return all[0]
+	return one(t, "incidents that last", db.lasting(t, second))
 }
 
-func (db fixture) rule(t *testing.T, q incident.Quantity, d incident.Direction, limit float64, s incident.Severity) incident.Rule {
+// rule makes a rule of Anna's: unless it says otherwise, one that warns of temperatures above its limit.
+func (db fixture) rule(t *testing.T, r incident.Rule) incident.Rule {
 	t.Helper()
-	return must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{Quantity: q, Direction: d, Limit: limit, Severity: s, Enabled: true}))(t)
+	r.Quantity, r.Direction = cmp.Or(r.Quantity, incident.Temperature), cmp.Or(r.Direction, incident.Above)
+	r.Severity, r.Enabled = cmp.Or(r.Severity, incident.Warning), true
+	return must.Get(db.CreateRule(t.Context(), db.anna, r))(t)
 }
 
 // window plans maintenance of Anna's for some seconds after the instant, known since long before.
@@ -62,7 +61,7 @@ func (db fixture) window(t *testing.T, from, until int, m incidents.Maintenance)
 func (db fixture) ingested(t *testing.T, all ...incidents.Judged) {
 	t.Helper()
 	for _, j := range all {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}))
+		db.heardBy(t, j.GatewayID, j.Reading)
 		db.judge(t, j)
 	}
 }
@@ -106,9 +105,8 @@ func TestActOnAnIncident(t *testing.T) {
 			}
 			must.Do(t, err)
 			must.Equal(t, fmt.Sprint(k, " ", c.do), c.want, state{got.TakenBy, got.Comment, store.UTC(got.TakenAt), store.UTC(got.SnoozedUntil), got.Seen})
-			if more := db.changes(t, db.anna)[before:]; !slices.Equal(more, log) {
-				t.Errorf("%d: %+v is logged as %v, want %v", k, c.do, more, log)
-			}
+			more := db.changes(t, db.anna)[before:]
+			must.Hold(t, slices.Equal(more, log), "%d: %+v is logged as %v, want %v", k, c.do, more, log)
 		}
 	}
 	hour := clock(3600)
@@ -116,9 +114,8 @@ func TestActOnAnIncident(t *testing.T) {
 		_, err := db.Act(t.Context(), db.bruno, id, incidents.Action{Event: event, By: "bruno1"}, at)
 		must.Fail(t, fmt.Sprint("another customer: ", event), err, store.ErrNoIncident)
 	}
-	if _, err := db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventEnded, By: "anna12"}, at); err == nil {
-		t.Error("people may end an incident")
-	}
+	must.Hold(t, must.Err(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventEnded, By: "anna12"}, at)) != nil,
+		"people may end an incident")
 	db.judge(t, judged("n1", 60, 20))
 	db.settle(t, 3600)
 	for _, event := range []incident.Event{incident.EventTaken, incident.EventSnoozed, incident.EventHandedOver, incident.EventGivenBack} {
@@ -126,13 +123,11 @@ func TestActOnAnIncident(t *testing.T) {
 		must.Fail(t, fmt.Sprint("over: ", event), err, incidents.ErrIncidentOver)
 	}
 	after := must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventCommented, By: "anna12", Comment: "a door"}, hour))(t)
-	if after.Comment != "a door" || after.Lasting || after.TakenAt != nil || after.Now != nil || after.Seen {
-		t.Errorf("%+v", after)
-	}
-	var timeline []string
-	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, id))(t) {
-		timeline = append(timeline, strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment)))
-	}
+	must.Hold(t, after.Comment == "a door" && !after.Lasting && after.TakenAt == nil && after.Now == nil && !after.Seen,
+		"%+v", after)
+	timeline := each(must.Get(db.Timeline(t.Context(), db.anna, id))(t), func(c incidents.Change) string {
+		return strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment))
+	})
 	must.Equal(t, "timeline", []string{
 		"started", "taken anna12", "commented anna12 on it", "taken berta1", "snoozed berta1", "handed_over berta1 to carl12", "commented berta1 fan 3", "taken carl12", "given_back carl12 no time",
 		"cleared", "ended", "commented anna12 a door",
@@ -151,17 +146,14 @@ func TestActOnAMergedIncident(t *testing.T) {
 	younger := db.only(t, 1000).ID
 	db.act(t, younger, 1001, incident.EventTaken)
 	db.ingested(t, judged("n1", 1010, 60))
-	late := judged("n1", 515, 61)
-	late.Arrived = clock(1020)
-	db.judge(t, late)
+	db.judge(t, arrived(judged("n1", 515, 61), 1020))
 	one := db.only(t, 1021)
 	if younger == older || one.ID != older || one.TakenBy != "anna12" || !one.StartTime.Equal(instant()) {
 		t.Fatalf("%d and %d have become %+v", older, younger, one)
 	}
+	must.Equal(t, "calls", 2, db.calls(t))
 	acted := must.Get(db.Act(t.Context(), db.anna, younger, incidents.Action{Event: incident.EventHandedOver, By: "anna12", To: "berta1"}, clock(1030)))(t)
-	if acted.ID != older || acted.TakenBy != "berta1" {
-		t.Errorf("acting on the younger: %+v", acted)
-	}
+	must.Hold(t, acted.ID == older && acted.TakenBy == "berta1", "acting on the younger: %+v", acted)
 	must.Equal(t, "reading the younger", older, must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t).ID)
 	parts := db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: older})
 	must.Equal(t, "excursions by the younger", parts, db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: younger}))
@@ -171,9 +163,8 @@ func TestActOnAMergedIncident(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%+v", c), older, c.IncidentID)
 		events = append(events, c.Event)
 	}
-	if !slices.Contains(events, incident.EventMerged) || !slices.Contains(events, incident.EventTaken) || events[len(events)-1] != incident.EventHandedOver {
-		t.Errorf("timeline %v", events)
-	}
+	must.Hold(t, slices.Contains(events, incident.EventMerged) && slices.Contains(events, incident.EventTaken) && events[len(events)-1] == incident.EventHandedOver,
+		"timeline %v", events)
 }
 
 // TestTakenCallsForMoreOnly takes an incident while it is expected, and each time it calls:
@@ -182,17 +173,16 @@ func TestActOnAMergedIncident(t *testing.T) {
 func TestTakenCallsForMoreOnly(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
-	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
-	db.rule(t, incident.Humidity, incident.Below, 30, incident.Warning)
+	db.rule(t, incident.Rule{Limit: 27})
+	db.rule(t, incident.Rule{Limit: 33, Severity: incident.Critical})
+	db.rule(t, incident.Rule{Quantity: incident.Humidity, Direction: incident.Below, Limit: 30})
 	second := 0
-	calls := func() int { return strings.Count(strings.Join(db.changes(t, db.anna), " "), "!") }
 	step := func(what string, want bool, do func(second int)) {
 		t.Helper()
-		before := calls()
+		before := db.calls(t)
 		second += 30
 		do(second)
-		if called := calls() > before; called != want {
+		if called := db.calls(t) > before; called != want {
 			t.Errorf("%s: calls %t, want %t", what, called, want)
 		} else if i := db.only(t, second); want && (i.TakenAt != nil || i.TakenBy != "" || i.Seen) {
 			t.Errorf("%s: it calls and is still taken", what)
@@ -212,9 +202,8 @@ func TestTakenCallsForMoreOnly(t *testing.T) {
 	expected := forecast()
 	expected.Severity = incident.Warning
 	step("a forecast", true, send("n1", 25, 40, expected))
-	if i := db.only(t, second); i.Actual || i.Cause != incident.TooHot {
-		t.Errorf("%+v", i)
-	}
+	i := db.only(t, second)
+	must.Hold(t, !i.Actual && i.Cause == incident.TooHot, "%+v", i)
 	step("of the other node, too", false, send("n2", 25, 40, expected))
 	rise := anomaly(4)
 	rise.Cause, rise.Value, rise.High = "own_temperature_1h", 26, 24
@@ -240,17 +229,16 @@ func TestTakenCallsForMoreOnly(t *testing.T) {
 	step("the snooze ends", true, settle)
 	step("nothing is due", false, settle)
 	step("given back", true, func(second int) { db.act(t, db.only(t, second).ID, second, incident.EventGivenBack) })
-	// One that is open calls no second time, and neither does one that is taken once it has
-	// cleared.
+	// One that is open calls no second time, and neither does one that is taken once it has cleared.
 	db.act(t, db.only(t, second).ID, second, incident.EventGivenBack)
-	before := calls()
+	before := db.calls(t)
 	for _, temperature := range []float64{35, 20} {
 		second += 30
 		send("n1", temperature, 40)(second)
 	}
 	db.act(t, db.only(t, second).ID, second, incident.EventTaken)
 	send("n1", 35, 40)(second + 30)
-	must.Equal(t, "calls after it was taken when it had cleared", before, calls())
+	must.Equal(t, "calls after it was taken when it had cleared", before, db.calls(t))
 }
 
 // TestStandingHidesNothing has a room stand above a limit, which somebody took an hour ago:
@@ -268,19 +256,16 @@ func TestStandingHidesNothing(t *testing.T) {
 	db.ingested(t, damp("n2", 600, 63), damp("n2", 630, 50))
 	must.Equal(t, "while it is news", []string{"started!", "taken", "joined"}, db.changes(t, db.anna))
 	db.ingested(t, damp("n1", 3500, 83), damp("n2", 3500, 50))
-	if i := db.only(t, 3599); i.Now.Standing != 0 || i.Now.Worst.Severity != incident.Critical {
-		t.Errorf("before an hour: %+v", i.Now)
-	}
+	i := db.only(t, 3599)
+	must.Hold(t, i.Now.Standing == 0 && i.Now.Worst.Severity == incident.Critical, "before an hour: %+v", i.Now)
 	db.settle(t, 3600)
 	if i := db.only(t, 3600); i.Now.Standing != 1 || (i.Now.Worst != incidents.Priority{}) || i.Worst.NodeID != "n1" || i.TakenAt == nil {
 		t.Errorf("after an hour: %+v", i)
 	}
 	db.ingested(t, damp("n2", 3700, 63))
-	i := db.only(t, 3700)
+	i = db.only(t, 3700)
 	must.Equal(t, "a leak", []string{"started!", "taken", "joined", "joined", "worse!"}, db.changes(t, db.anna))
-	if i.TakenAt != nil || i.Seen {
-		t.Errorf("it calls: %+v", i)
-	}
+	must.Hold(t, i.TakenAt == nil && !i.Seen, "it calls: %+v", i)
 	db.act(t, i.ID, 3710, incident.EventTaken)
 	if i := db.only(t, 3720); i.Now.Standing != 1 || i.Worst.NodeID != "n2" || *i.Now.Value != 63 || i.Now.Sensors != 2 || math.Abs(i.Now.Worst.Excess-0.3) > 1e-9 {
 		t.Errorf("told by what does not stand: %+v", i)
@@ -311,9 +296,7 @@ func TestSeenThatComesBackIsUnseen(t *testing.T) {
 	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20))
 	db.settle(t, 631)
 	must.Equal(t, "seen", 1, must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(640)))(t))
-	late := judged("n2", 620, 60)
-	late.Arrived = clock(650)
-	db.judge(t, late, judged("n2", 680, 20))
+	db.judge(t, arrived(judged("n2", 620, 60), 650), judged("n2", 680, 20))
 	db.settle(t, 1300)
 	must.Equal(t, "told", []string{"started!", "cleared", "ended", "seen", "joined", "came_back!", "cleared", "ended"}, db.changes(t, db.anna))
 	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
@@ -333,9 +316,7 @@ func TestLatePeakIsUnseen(t *testing.T) {
 		db.settle(t, 700)
 		must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(710)))(t)
 		for i, temperature := range []float64{62, 66, 66.5} {
-			late := judged("n1", 20+10*i, temperature)
-			late.Arrived = clock(720 + i)
-			db.ingested(t, late)
+			db.ingested(t, arrived(judged("n1", 20+10*i, temperature), 720+i))
 			want := min(i, 1)
 			if i == 2 { // nobody has seen the second
 				must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(730)))(t)
@@ -374,9 +355,7 @@ func TestSeenAndUnseenMerge(t *testing.T) {
 	db.ingested(t, judged("n1", 900, 60), judged("n1", 930, 20))
 	db.settle(t, 1600)
 	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
-	late := judged("n1", 500, 60)
-	late.Arrived = clock(1700)
-	db.ingested(t, late)
+	db.ingested(t, arrived(judged("n1", 500, 60), 1700))
 	must.Equal(t, "the incident", "too_hot critical actual 0 over 930 1", db.roomIncidents(t, db.anna, db.annasRoom)[0])
 	must.Equal(t, "unseen once they are one", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
 }
@@ -388,9 +367,8 @@ func TestOldDeliveryAfterTaking(t *testing.T) {
 	db.judge(t, judged("n1", 0, 60))
 	db.act(t, db.only(t, 7200).ID, 7200, incident.EventTaken)
 	db.judge(t, judged("n1", -30, 60)) // it has waited since it was published
-	if i := db.only(t, 7201); i.TakenAt == nil || !i.StartTime.Equal(clock(-30)) {
-		t.Errorf("%+v", i)
-	}
+	i := db.only(t, 7201)
+	must.Hold(t, i.TakenAt != nil && i.StartTime.Equal(clock(-30)), "%+v", i)
 	must.Equal(t, "told", []string{"started!", "taken"}, db.changes(t, db.anna))
 }
 
@@ -399,8 +377,7 @@ func TestOldDeliveryAfterTaking(t *testing.T) {
 func TestTakingAcknowledgesAlerts(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	other := db.room(t, db.anna)
-	db.sensor(t, db.anna, other, "n3")
+	db.roomWith(t, "n3")
 	record := func(node string, second int) {
 		t.Helper()
 		e := hot(fmt.Sprint("m", second))
@@ -409,10 +386,9 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 	}
 	active := func(what string, want ...string) {
 		t.Helper()
-		var got []string
-		for _, a := range must.Get(db.active(t.Context(), db.anna))(t) {
-			got = append(got, fmt.Sprint(a.SensorID, " ", a.Type[:4], " ", a.Time.Sub(instant()).Seconds()))
-		}
+		got := each(must.Get(db.active(t.Context(), db.anna))(t), func(a incidents.Alert) string {
+			return fmt.Sprint(a.SensorID, " ", a.Type[:4], " ", a.Time.Sub(instant()).Seconds())
+		})
 		slices.Sort(got)
 		must.Equal(t, what, want, got)
 	}
@@ -445,14 +421,10 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 	record("n1", 1050)
 	db.act(t, db.newest(t, db.annasRoom), 1060, incident.EventTaken)
 	active("the next", rest...)
-	late := judged("n1", 570, 61)
-	late.Arrived = clock(1070)
 	db.ingested(t, judged("n1", 1065, 60))
-	db.judge(t, late)
+	db.judge(t, arrived(judged("n1", 570, 61), 1070))
 	record("n1", 570)
-	if all := db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: "n1"}); len(all) != 1 {
-		t.Fatalf("%+v", all)
-	}
+	one(t, "excursions", db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: "n1"}))
 	active("after merging", "n1 humi 20", "n1 temp 570", "n1 temp 60", "n2 temp 10", "n3 temp 0")
 	db.act(t, db.newest(t, db.annasRoom), 1080, incident.EventGivenBack)
 	db.act(t, db.newest(t, db.annasRoom), 1081, incident.EventTaken)

@@ -1,9 +1,15 @@
 package store_test
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,15 +18,163 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tooltest"
 )
+
+// long is for make incidents: the months and days of which the tests take a part.
+func long() bool { return os.Getenv("INCIDENTS") == "long" }
+
+// judgeWorker is what the test binary does as a process that is killed: it judges the
+// readings that come on standard input, a JSON value a line, and says so of each.
+func judgeWorker(address string) int {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, address)
+	if err != nil {
+		return 1
+	}
+	defer pool.Close()
+	s := pgtest.NewStores(pool)
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var j incidents.Judged
+		if json.Unmarshal(lines.Bytes(), &j) != nil || s.Judge(ctx, j) != nil {
+			return 1
+		}
+		fmt.Println("judged")
+	}
+	return 0
+}
+
+// killed runs the deliveries through so many processes, each of which is killed while
+// it judges; what a killed one has not answered is delivered again.
+func killed(t *testing.T, address string, deliveries []incidents.Judged, kills int) {
+	t.Helper()
+	const inFlight = 20
+	random := rand.New(rand.NewPCG(11, 11))
+	for process := 0; len(deliveries) > 0; process++ {
+		worker := exec.CommandContext(t.Context(), os.Args[0])
+		worker.Env = append(os.Environ(), "JUDGE_WORKER="+address)
+		in := must.Get(worker.StdinPipe())(t)
+		out := must.Get(worker.StdoutPipe())(t)
+		must.Do(t, worker.Start())
+		share := len(deliveries)
+		if process < kills {
+			share = len(deliveries)/(kills+1-process) + random.IntN(10)
+		}
+		batch := deliveries[:min(share, len(deliveries))]
+		go feed(in, batch)
+		answers, answered := bufio.NewScanner(out), 0
+		for answers.Scan() {
+			if answered++; process < kills && answered >= len(batch)-inFlight/2 {
+				_ = worker.Process.Kill() // it has the next ones in hand
+				break
+			}
+		}
+		_ = worker.Wait()
+		if process >= kills && answered < len(deliveries) {
+			t.Fatalf("the last process judged %d of %d", answered, len(deliveries))
+		}
+		deliveries = deliveries[answered:]
+	}
+}
+
+func feed(in io.WriteCloser, batch []incidents.Judged) {
+	encoder := json.NewEncoder(in)
+	for _, j := range batch {
+		if encoder.Encode(j) != nil {
+			return // it was killed
+		}
+	}
+	_ = in.Close()
+}
+
+// sown is a node's time with excursions in it: its values wander around the limit of the
+// rule, out of it and back within the rule's times, and each excursion is one.
+type sown struct {
+	points     []incident.Point
+	excursions int
+	window     int // how many of the readings before come with each
+}
+
+const (
+	wanderEvery = 5 * time.Minute
+	wanderLimit = 30.0
+)
+
+func wanderRule() incident.Rule {
+	return incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: wanderLimit, For: 10 * time.Minute, ClearMargin: 0.5, ClearFor: 10 * time.Minute,
+		Severity: incident.Warning, Enabled: true,
+	}
+}
+
+func sow(random *rand.Rand, days int) sown {
+	s := sown{window: 12}
+	count := days * 24 * 12
+	for len(s.points) < count {
+		calm := 60 + random.IntN(120)
+		for range calm { // at the limit, now and then above it for one reading
+			s.add(wanderLimit - 0.6 + random.Float64()*0.5 + 0.3*float64(random.IntN(30)/29))
+		}
+		s.excursions++
+		for i := range 6 + random.IntN(40) {
+			value := wanderLimit + 0.2 + random.Float64()*3
+			if i > 3 && i%4 == 0 { // back by less than the margin, or by more for one reading
+				value = wanderLimit - 0.4 - 0.5*float64(random.IntN(2))
+			}
+			s.add(value)
+		}
+		for range 4 {
+			s.add(wanderLimit - 2)
+		}
+	}
+	return s
+}
+
+func (s *sown) add(temperature float64) {
+	s.points = append(s.points, incident.Point{
+		Time: instant().Add(time.Duration(len(s.points)) * wanderEvery), Temperature: math.Round(temperature*100) / 100, Humidity: 40,
+	})
+}
+
+// inPlaces are the readings in the order of their places, one in ten twice.
+func (s *sown) inPlaces(random *rand.Rand, node string, place func(i int) int) []incidents.Judged {
+	type placed struct {
+		incidents.Judged
+
+		place int
+	}
+	var all []placed
+	for i, p := range s.points {
+		j := incidents.Judged{
+			Reading: reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", i), Time: p.Time, Temperature: p.Temperature, Humidity: p.Humidity},
+			Arrived: p.Time.Add(time.Second), Defaults: alert.Defaults(),
+		}
+		for _, before := range s.points[max(0, i-s.window):i] {
+			j.Window.Age = append(j.Window.Age, p.Time.Sub(before.Time).Seconds())
+			j.Window.Temperature, j.Window.Humidity = append(j.Window.Temperature, before.Temperature), append(j.Window.Humidity, before.Humidity)
+		}
+		for range 1 + random.IntN(10)/9 {
+			all = append(all, placed{j, place(i)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return a.place - b.place })
+	arriving := make([]incidents.Judged, len(all))
+	for i, p := range all {
+		arriving[i] = p.Judged
+	}
+	return arriving
+}
 
 // happened is what is told of an excursion, whatever the order of arrival.
 type happened struct {
@@ -50,9 +204,10 @@ func (db fixture) happenedByRule(t *testing.T, node string, rule int64) []happen
 	return all
 }
 
-// TestOrderOfArrivalChangesNothing delivers days of readings in order, in disorder of up to
-// three hours, in bursts of which each comes newest first, and the newest of all first, one
-// in ten twice. The excursions of each rule are those of its preview.
+// TestOrderOfArrivalChangesNothing delivers days of readings in order, in disorder of up to three hours, in bursts of
+// which each comes newest first, the newest of all first, and through ten processes that are killed while they judge,
+// one in ten twice. Values wander around the limits: the excursions of each rule are those of its preview, one for
+// each that was sown. Contract 11.1, 11.5.
 func TestOrderOfArrivalChangesNothing(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -60,7 +215,7 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 	if long() {
 		days = 31
 	}
-	db := open(t)
+	address, db := openTraced(t, nil)
 	rules := []incident.Rule{
 		wanderRule(),
 		{Quantity: incident.Temperature, Direction: incident.Above, Limit: wanderLimit},
@@ -87,19 +242,22 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 		{"shuffled by three hours", func(i int) int { return i + random.IntN(36) }},
 		{"in bursts", func(i int) int { return i/24*24 + 23 - i%24 }},
 		{"newest first", func(i int) int { return -i }},
+		{"through killed processes", func(i int) int { return i + random.IntN(8) }},
 	} {
 		node := fmt.Sprintf("n%d", len(order.name))
-		room := db.room(t, db.anna)
-		db.sensor(t, db.anna, room, node)
-		db.judge(t, series.inPlaces(random, node, order.place)...)
+		room := db.roomWith(t, node)
+		if all := series.inPlaces(random, node, order.place); strings.Contains(order.name, "killed") {
+			killed(t, address, all, 10)
+		} else {
+			db.judge(t, all...)
+		}
 		must.Do(t, db.Settle(t.Context(), db.anna, series.points[len(series.points)-1].Time.Add(time.Hour)))
 		people := db.roomIncidents(t, db.anna, room)
 		if toldInOrder == nil {
 			toldInOrder = people
 		}
-		if diff := cmp.Diff(toldInOrder, people); diff != "" || len(people) < days {
-			t.Errorf("incidents %s (-in order +got):\n%s", order.name, diff)
-		}
+		diff := cmp.Diff(toldInOrder, people)
+		must.Hold(t, diff == "" && len(people) >= days, "incidents %s (-in order +got):\n%s", order.name, diff)
 		var parts []incident.Part
 		for r, rule := range rules {
 			for _, i := range rule.Preview(series.points) {
@@ -139,9 +297,8 @@ func TestClockAheadEndsNothing(t *testing.T) {
 	}
 	db.judge(t, at(-10*time.Minute, 60), at(3*time.Hour, 20), at(-8*time.Minute, 58), at(-7*time.Minute, 58))
 	found := db.happened(t, "n1")
-	if len(found) != 1 || !found[0].Lasting || !found[0].Start.Equal(now.Add(-10*time.Minute)) || !found[0].End.Equal(now.Add(-7*time.Minute)) {
-		t.Errorf("hot before and after a clock that was ahead: %+v", found)
-	}
+	must.Hold(t, len(found) == 1 && found[0].Lasting && found[0].Start.Equal(now.Add(-10*time.Minute)) && found[0].End.Equal(now.Add(-7*time.Minute)),
+		"hot before and after a clock that was ahead: %+v", found)
 }
 
 // TestBacklogReplaysNothingWithinAnIncident delivers the backlog of a node that was hot
@@ -160,9 +317,7 @@ func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
 	}
 	db.judge(t, at(last), at(0))
 	known := replays.Load()
-	if known == 0 {
-		t.Error("the oldest reading had nothing replayed")
-	}
+	must.Hold(t, known != 0, "the oldest reading had nothing replayed")
 	for i := last - 1; i > 0; i-- {
 		db.judge(t, at(i))
 	}
@@ -183,9 +338,8 @@ func (c *replayCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pg
 
 func (*replayCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestWindowsRoundNothing has a node that sends each second, whose messages wait up to a
-// minute and are delivered twice: the windows that stand in for what is late have rounded
-// times, but what is told has the readings' own.
+// TestWindowsRoundNothing has a node that sends each second, whose messages wait up to a minute and are delivered
+// twice: the windows that stand in for what is late have rounded times, but what is told has the readings' own.
 func TestWindowsRoundNothing(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -193,39 +347,17 @@ func TestWindowsRoundNothing(t *testing.T) {
 		node := fmt.Sprintf("n%d", seed)
 		db.sensor(t, db.anna, db.annasRoom, node)
 		random := rand.New(rand.NewPCG(17, seed))
-		var points []incident.Point
+		s := sown{window: 90}
 		for i := range 90 {
 			at := instant().Add(time.Duration(i)*time.Second + time.Duration(random.IntN(900_000))*time.Microsecond)
 			temperature := 20.0
 			if i >= 30 && i < 60 {
 				temperature = 60 + float64(i%7)
 			}
-			points = append(points, incident.Point{Time: at, Temperature: temperature, Humidity: 40})
+			s.points = append(s.points, incident.Point{Time: at, Temperature: temperature, Humidity: 40})
 		}
-		type placed struct {
-			incidents.Judged
-
-			place int
-		}
-		var all []placed
-		for i, p := range points {
-			j := judged(node, 0, p.Temperature)
-			j.Time, j.MessageID, j.Arrived = p.Time, fmt.Sprint("m", i), p.Time
-			for _, before := range points[:i] {
-				j.Window.Age = append(j.Window.Age, p.Time.Sub(before.Time).Seconds())
-				j.Window.Temperature, j.Window.Humidity = append(j.Window.Temperature, before.Temperature), append(j.Window.Humidity, 40)
-			}
-			for range 1 + random.IntN(5)/4 {
-				all = append(all, placed{j, i + random.IntN(60)*(random.IntN(4)/3)})
-			}
-		}
-		slices.SortStableFunc(all, func(a, b placed) int { return a.place - b.place })
-		for _, j := range all {
-			db.judge(t, j.Judged)
-		}
-		want := []happened{{
-			Start: points[30].Time, End: points[60].Time, PeakTime: points[34].Time, Peak: 66,
-		}}
+		db.judge(t, s.inPlaces(random, node, func(i int) int { return i + random.IntN(60)*(random.IntN(4)/3) })...)
+		want := []happened{{Start: s.points[30].Time, End: s.points[60].Time, PeakTime: s.points[34].Time, Peak: 66}}
 		must.Equal(t, fmt.Sprint("seed ", seed), want, db.happened(t, node))
 	}
 }
@@ -245,7 +377,7 @@ func TestUnjudged(t *testing.T) {
 	}
 	ingested := func(j incidents.Judged) {
 		t.Helper()
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading}}))
+		db.heard(t, j.Reading)
 		must.Do(t, pgreadings.New(db.pool, nil, time.Now).Append(t.Context(), []reading.Reading{j.Reading}))
 	}
 	hot := at("n1", 30*time.Second, 60)
@@ -257,15 +389,72 @@ func TestUnjudged(t *testing.T) {
 		ingested(at("quiet", ago, 20))
 	}
 	for range 2 {
-		found, err := db.Unjudged(t.Context())
-		if err != nil || len(found) != 1 || found[0].NodeID != "n1" || !found[0].Time.Equal(now.Add(-10*time.Second)) || found[0].Time.Location() != time.UTC {
-			t.Fatalf("%+v, %v", found, err)
-		}
-		found[0].Arrived, found[0].Defaults = now, hot.Defaults
-		db.judge(t, found...)
+		found := one(t, "unjudged", must.Get(db.Unjudged(t.Context()))(t))
+		must.Equal(t, "unjudged", fmt.Sprint("n1 ", now.Add(-10*time.Second).UTC()), fmt.Sprint(found.NodeID, " ", found.Time))
+		found.Arrived, found.Defaults = now, hot.Defaults
+		db.judge(t, found)
 		got := db.happened(t, "n1")
-		if len(got) != 1 || got[0].Lasting || !got[0].End.Equal(now.Add(-20*time.Second)) {
-			t.Errorf("%+v", got)
+		must.Hold(t, len(got) == 1 && !got[0].Lasting && got[0].End.Equal(now.Add(-20*time.Second)), "%+v", got)
+	}
+}
+
+// TestBacklogCallsNobody judges what hot nodes of two rooms measured in an outage of twelve
+// hours and send when it is over, each the oldest first: one incident of each room, and nobody
+// is called, since nothing in it is in time. Contract 11.1, 11.2.
+func TestBacklogCallsNobody(t *testing.T) {
+	t.Parallel()
+	nodes, every := 24, 30*time.Minute
+	if long() {
+		nodes, every = 1000, 10*time.Minute
+	}
+	db := open(t)
+	other := db.room(t, db.anna)
+	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)
+		SELECT 'n' || i, @anna, CASE WHEN i % 3 = 0 THEN @room::bigint ELSE @other::bigint END, 'Rack', 'T', '-infinity' FROM generate_series(0, @last) AS i`,
+		pgx.NamedArgs{"anna": db.anna, "room": db.annasRoom, "other": other, "last": nodes - 1})
+	random := rand.New(rand.NewPCG(2, 2))
+	end := instant().Add(12 * time.Hour)
+	deliver := func(i int, at time.Time, temperature float64, arrived time.Time) {
+		t.Helper()
+		j := incidents.Judged{
+			Reading: measured(fmt.Sprint("n", i), at, temperature), GatewayID: fmt.Sprint("gw-", i%2), Arrived: arrived, Defaults: alert.Defaults(),
+		}
+		j.Channel = reading.Channel(db.anna)
+		db.ingested(t, j)
+	}
+	begin := time.Now()
+	readings := 0
+	for at := instant(); at.Before(end.Add(-time.Hour)); at = at.Add(every) {
+		for i := range nodes {
+			deliver(i, at.Add(time.Duration(i)*time.Second), 55+random.Float64(), end)
+			readings++
+		}
+		if at.Equal(instant().Add(6 * time.Hour)) {
+			for _, i := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
+				if !i.Late {
+					t.Fatalf("while the backlog drains somebody is notified of %+v", i)
+				}
+			}
 		}
 	}
+	t.Logf("%d readings, %s each", readings, time.Since(begin)/time.Duration(readings))
+	for i := range nodes {
+		deliver(i, end.Add(-time.Hour+time.Duration(i)*time.Second), 20, end)
+	}
+	for _, e := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
+		must.Hold(t, e.Late && !e.Lasting, "%+v", e)
+	}
+	of := func(room int64) []string { return db.roomIncidents(t, db.anna, room) }
+	for _, room := range []int64{db.annasRoom, other} {
+		found := of(room)
+		must.Hold(t, len(found) == 1 && strings.Contains(found[0], " over "), "incidents of a room: %q", found)
+	}
+	must.Equal(t, "calls by what was over when it arrived", 0, db.calls(t))
+	// One that is hot in time is told of, in its room.
+	deliver(0, end, 55, end)
+	deliver(3, end, 55, end)
+	lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
+	must.Hold(t, len(lasting) == 2 && !lasting[0].Late && lasting[0].IncidentID == lasting[1].IncidentID && len(of(db.annasRoom)) == 2,
+		"%+v, %q", lasting, of(db.annasRoom))
+	must.Equal(t, "calls", 1, db.calls(t))
 }

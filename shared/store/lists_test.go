@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,7 +16,6 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/store/records"
 )
 
@@ -57,9 +59,8 @@ func TestSeeIncidents(t *testing.T) {
 	must.Equal(t, "Bruno's", 1, must.Get(db.Unseen(ctx, db.bruno))(t))
 	seen := db.count(t, `SELECT count(*) FROM incident_changes WHERE event = 'seen' AND person = 'anna12' AND at = @at AND NOT calls`, pgx.NamedArgs{"at": clock(800)})
 	must.Equal(t, "logged", 3, seen)
-	if i := must.Get(db.Incident(ctx, db.anna, ids[0], clock(800)))(t); !i.Seen {
-		t.Errorf("%+v", i)
-	}
+	i := must.Get(db.Incident(ctx, db.anna, ids[0], clock(800)))(t)
+	must.Hold(t, i.Seen, "%+v", i)
 	// One that somebody had at its end needs nobody to look.
 	db.act(t, ids[3], 801, incident.EventTaken)
 	db.judge(t, judged("n3", 810, 20))
@@ -89,21 +90,15 @@ func TestPlannedIncidentNeedsNoLook(t *testing.T) {
 			db.settle(t, 700)
 			must.Equal(t, "unseen", c.want, must.Get(db.Unseen(t.Context(), db.anna))(t))
 			i := must.Get(db.Incident(t.Context(), db.anna, db.newest(t, db.annasRoom), clock(700)))(t)
-			if i.Lasting || i.Silenced != (c.want == 0) || i.Seen != i.Silenced {
-				t.Errorf("%+v", i)
-			}
+			must.Hold(t, !i.Lasting && i.Silenced == (c.want == 0) && i.Seen == i.Silenced, "%+v", i)
 		})
 	}
 	// One whose readings all come when it is over.
 	db := openWith(t, "n1")
 	db.window(t, -60, 60, incidents.Maintenance{RoomIDs: []int64{db.annasRoom}})
-	for _, j := range []incidents.Judged{judged("n1", 30, 20), judged("n1", 0, 60)} {
-		j.Arrived = clock(7200)
-		db.ingested(t, j)
-	}
-	if all := db.roomIncidents(t, db.anna, db.annasRoom); len(all) != 1 || must.Get(db.Unseen(t.Context(), db.anna))(t) != 0 {
-		t.Errorf("a late one: %v", all)
-	}
+	db.ingested(t, arrived(judged("n1", 30, 20), 7200), arrived(judged("n1", 0, 60), 7200))
+	all := db.roomIncidents(t, db.anna, db.annasRoom)
+	must.Hold(t, len(all) == 1 && must.Get(db.Unseen(t.Context(), db.anna))(t) == 0, "a late one: %v", all)
 }
 
 // TestIncidentsAreListed by their state, place, cause, words and time, newest first.
@@ -126,10 +121,7 @@ func TestIncidentsAreListed(t *testing.T) {
 	must.Get(db.See(t.Context(), db.anna, []int64{humid}, "anna12", clock(2700)))(t)
 	db.judge(t, judged("n1", 5000, 60))
 	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 4}}, clock(5001)))(t)
-	var ids []int64
-	for _, i := range all.Items {
-		ids = append(ids, i.ID)
-	}
+	ids := each(all.Items, func(i incidents.Incident) int64 { return i.ID })
 	if len(ids) != 4 || all.Total != 4 || all.Next != nil || ids[1] != humid || ids[2] != taken {
 		t.Fatalf("%+v", all)
 	}
@@ -161,18 +153,14 @@ func TestIncidentsAreListed(t *testing.T) {
 	} {
 		c.query.Limit = 10
 		page := must.Get(db.Incidents(t.Context(), db.anna, c.query, clock(5001)))(t)
-		var got []int
-		for _, i := range page.Items {
-			got = append(got, slices.Index(ids, i.ID))
-		}
+		got := each(page.Items, func(i incidents.Incident) int { return slices.Index(ids, i.ID) })
 		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
 	}
 	first := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3}}, clock(5001)))(t)
 	rest := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3, After: first.Next}}, clock(5001)))(t)
-	if len(first.Items) != 3 || first.Total != 4 || len(rest.Items) != 1 || rest.Items[0].ID != ids[3] || rest.Total != 4 || rest.Next != nil {
-		t.Errorf("in pages %+v, %+v", first, rest)
-	}
+	must.Hold(t, len(first.Items) == 3 && first.Total == 4 && len(rest.Items) == 1 && rest.Items[0].ID == ids[3] && rest.Total == 4 && rest.Next == nil,
+		"in pages %+v, %+v", first, rest)
 	if i := rest.Items[0]; i.Now != nil || i.Worst.Peak != 60 || i.Worst.Reason == "" || i.RoomName != "Attic" {
 		t.Errorf("one that is over: %+v", i)
 	}
@@ -183,8 +171,7 @@ func TestIncidentsAreListed(t *testing.T) {
 func TestExcursionsAreListed(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	second := db.room(t, db.anna)
-	db.sensor(t, db.anna, second, "n3")
+	second := db.roomWith(t, "n3")
 	db.judge(t, judged("n1", 0, 60), judged("n2", 60, 60), found("n2", 90, anomaly(3)), judged("n3", 120, 60), judged("n1", 150, 20))
 	first := must.Get(db.Incident(t.Context(), db.anna, db.newest(t, db.annasRoom), clock(150)))(t)
 	for _, c := range []struct {
@@ -223,14 +210,10 @@ func TestExcursionsAreListed(t *testing.T) {
 func TestKeyOfSomeRooms(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n0")
-	second, third := db.room(t, db.anna), db.room(t, db.anna)
-	db.sensor(t, db.anna, second, "n1")
-	db.sensor(t, db.anna, third, "n2")
+	second, third := db.roomWith(t, "n1"), db.roomWith(t, "n2")
 	heard := func(second int) {
 		t.Helper()
-		for _, node := range []string{"n0", "n1"} {
-			must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(node, second, 22).Reading, GatewayID: "gw-a"}}))
-		}
+		db.heardBy(t, "gw-a", judged("n0", second, 22).Reading, judged("n1", second, 22).Reading)
 	}
 	heard(0)
 	db.settle(t, 310)
@@ -248,21 +231,13 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		{db.brunosRoom, nil, store.ErrNoIncident, store.ErrNoIncident},
 	} {
 		ctx := store.InRooms(t.Context(), []int64{c.room})
-		var listed, lasting []int64
 		page := must.Get(db.Incidents(ctx, db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
-		for _, i := range page.Items {
-			listed = append(listed, i.ID)
-		}
-		for _, i := range must.Get(db.Lasting(ctx, db.anna, nil, clock(320)))(t) {
-			lasting = append(lasting, i.ID)
-		}
-		must.Equal(t, "listed", c.want, listed)
+		id := func(i incidents.Incident) int64 { return i.ID }
+		must.Equal(t, "listed", c.want, each(page.Items, id))
+		must.Equal(t, "lasting", c.want, each(must.Get(db.Lasting(ctx, db.anna, nil, clock(320)))(t), id))
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
-		must.Equal(t, "lasting", c.want, lasting)
-		_, err := db.Incident(ctx, db.anna, gateway, clock(320))
-		must.Fail(t, "read the gateway's", err, c.see)
-		_, err = db.Act(ctx, db.anna, gateway, take, clock(320))
-		must.Fail(t, "take the gateway's", err, c.act)
+		must.Fail(t, "read the gateway's", must.Err(db.Incident(ctx, db.anna, gateway, clock(320))), c.see)
+		must.Fail(t, "take the gateway's", must.Err(db.Act(ctx, db.anna, gateway, take, clock(320))), c.act)
 		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
 	}
 	inSecond, inThird := store.InRooms(t.Context(), []int64{second}), store.InRooms(t.Context(), []int64{third})
@@ -277,9 +252,8 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	must.Equal(t, "taken by", "key 7", must.Get(db.Act(inThird, db.anna, ofThird, take, clock(320)))(t).TakenBy)
 	for _, room := range []int64{db.annasRoom, second} {
 		page := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{RoomID: room, PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
-		if len(page.Items) != 1 || page.Items[0].ID != gateway || page.Items[0].Now.Sensors != 2 || page.Items[0].Now.Heard != 0 {
-			t.Errorf("of a room: %+v", page)
-		}
+		must.Hold(t, len(page.Items) == 1 && page.Items[0].ID == gateway && page.Items[0].Now.Sensors == 2 && page.Items[0].Now.Heard == 0,
+			"of a room: %+v", page)
 	}
 	heard(400)
 	db.settle(t, 410)
@@ -290,8 +264,123 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	must.Equal(t, "seen by a key of one room", 0, must.Get(db.See(inSecond, db.anna, nil, "key 7", clock(1001)))(t))
 	must.Equal(t, "over, in the third", 0, must.Get(db.Unseen(inThird, db.anna))(t))
 	for _, f := range must.Get(records.New(db.DB).Files(t.Context(), db.anna, second, clock(0), clock(2000)))(t) {
-		if f.Name == "incidents.jsonl" && (!strings.Contains(string(f.Content), `"n1"`) || strings.Contains(string(f.Content), `"n0"`)) {
-			t.Errorf("the record of the second room: %s", f.Content)
+		must.Hold(t, f.Name != "incidents.jsonl" || (strings.Contains(string(f.Content), `"n1"`) && !strings.Contains(string(f.Content), `"n0"`)),
+			"the record of the second room: %s", f.Content)
+	}
+}
+
+// TestChangesAreReadInOrder has eight rooms change at once, and those of another customer, while a reader follows
+// the log: it reads each number once, in order, and none is missing. Contract 11.10.
+func TestChangesAreReadInOrder(t *testing.T) {
+	t.Parallel()
+	const writers, nodes = 8, 25
+	db := open(t)
+	customers := []int64{db.anna, db.customer(t, "dora12")}
+	for _, customer := range customers {
+		for w := range writers {
+			room := db.room(t, customer)
+			for k := range nodes {
+				db.sensor(t, customer, room, fmt.Sprintf("c%d-%d-%d", customer, w, k))
+			}
 		}
 	}
+	var written sync.WaitGroup
+	for _, customer := range customers {
+		for w := range writers {
+			written.Go(func() {
+				for k := range nodes { // the first begins an incident, each of the others joins it
+					must.Fail(t, "judge", db.Judge(t.Context(), judged(fmt.Sprintf("c%d-%d-%d", customer, w, k), k, 60)), nil)
+				}
+			})
+		}
+	}
+	var read sync.WaitGroup
+	var over atomic.Bool
+	for _, customer := range customers {
+		read.Go(func() {
+			last := int64(0)
+			for all := false; !all && !t.Failed(); {
+				ended := over.Load() // before this part is read
+				part, err := db.Changes(t.Context(), customer, last, 7, instant())
+				must.Fail(t, "changes", err, nil)
+				for _, c := range part.Changes {
+					last++
+					must.Hold(t, c.Number == last && part.Incidents[c.IncidentID].Cause == incident.TooHot, "change %+v, want number %d", c, last)
+				}
+				must.Equal(t, "next", last, part.Next)
+				must.Hold(t, !part.More || len(part.Changes) == 7, "more than %d", len(part.Changes))
+				all = ended && !part.More
+			}
+			must.Equal(t, "changes that are read", int64(writers*nodes), last)
+			must.Equal(t, "changes that are logged", last, must.Get(db.LastChange(t.Context(), customer))(t))
+		})
+	}
+	written.Wait()
+	over.Store(true)
+	read.Wait()
+}
+
+// TestChangesLeadToWhatIncidentsBecame shows contract 11.10 and 12.4: the id of an incident
+// that became part of another, and of that again, leads to the last; a withdrawn one has its
+// id alone; and a key for some rooms sees theirs, and nothing of where a sensor has gone.
+func TestChangesLeadToWhatIncidentsBecame(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	rooms := []int64{db.annasRoom, db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna)}
+	ids := make([]int64, len(rooms))
+	for i, room := range rooms {
+		db.sensor(t, db.anna, room, fmt.Sprint("n", i))
+		db.judge(t, judged(fmt.Sprint("n", i), i, 60))
+		ids[i] = int64(db.count(t, `SELECT max(id) FROM room_incidents WHERE room_id = @room`, pgx.NamedArgs{"room": room}))
+	}
+	for from, into := range []int{1, 2} { // the first became part of the second, and that of the third
+		db.sql(t, `UPDATE room_incidents SET merged_into = @into, lasting = false, breaking = false WHERE id = @id`, pgx.NamedArgs{"id": ids[from], "into": ids[into]})
+	}
+	db.sql(t, `DELETE FROM room_incidents WHERE id = @id`, pgx.NamedArgs{"id": ids[3]})
+	db.sql(t, `INSERT INTO incident_changes (customer_id, number, incident_id, at, event, calls) VALUES (@anna, 5, @id, now(), 'started', true)`,
+		pgx.NamedArgs{"anna": db.anna, "id": ids[2]}) // as of a node that was in no room then
+	read := func(ctx context.Context) (seen []string) {
+		t.Helper()
+		part := must.Get(db.Changes(ctx, db.anna, 0, 5, instant()))(t)
+		for _, c := range part.Changes {
+			i, present := part.Incidents[c.IncidentID]
+			seen = append(seen, fmt.Sprint(c.Number, " ", c.IncidentID, " ", present && i.ID == c.IncidentID))
+		}
+		must.Hold(t, part.Next == 5 && !part.More, "next %d, more %t", part.Next, part.More)
+		return seen
+	}
+	last := fmt.Sprint(ids[2], " true")
+	must.Equal(t, "all rooms", []string{"1 " + last, "2 " + last, "3 " + last, fmt.Sprint("4 ", ids[3], " false"), "5 " + last}, read(t.Context()))
+	must.Equal(t, "the first room", []string{fmt.Sprint("1 ", ids[0], " false")}, read(store.InRooms(t.Context(), rooms[:1])))
+	must.Equal(t, "the third room", []string{"3 " + last, "5 " + last}, read(store.InRooms(t.Context(), rooms[2:3])))
+	seen := read(store.InRooms(t.Context(), []int64{}))
+	must.Hold(t, len(seen) == 0, "no room: %v", seen)
+
+	must.Fail(t, "a cursor beyond the end", must.Err(db.Changes(t.Context(), db.anna, 6, 100, instant())), incidents.ErrAfterLast)
+}
+
+// TestListenChanges has a listener hear of each commit's customer, and end with its connection.
+func TestListenChanges(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	listening, heard, ended := make(chan struct{}), make(chan int64, 1), make(chan error, 1)
+	go func() {
+		ended <- db.ListenChanges(t.Context(), func() { close(listening) }, func(customer int64) { heard <- customer })
+	}()
+	select {
+	case <-listening:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	db.judge(t, judged("n1", 0, 60))
+	select {
+	case customer := <-heard:
+		must.Equal(t, "customer", db.anna, customer)
+	case err := <-ended:
+		t.Fatal(err)
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is heard")
+	}
+	db.sql(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'`, nil)
+	must.Hold(t, <-ended != nil, "no error when the connection ends")
 }

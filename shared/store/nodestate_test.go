@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -34,8 +33,7 @@ func (db fixture) states(t *testing.T) []stateRow {
 	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[stateRow]))(t)
 }
 
-// heardInDisorder has four writers at once keep all of the readings, each in an order and in
-// batches of its own.
+// heardInDisorder has four writers at once keep all of the readings, each in an order and in batches of its own.
 func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(1, 1))
@@ -47,10 +45,7 @@ func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
 		group.Go(func() {
 			for len(mine) > 0 {
 				n := min(len(mine), 1+sizes.IntN(300))
-				if err := db.UpdateNodeStates(t.Context(), mine[:n]); err != nil {
-					t.Error(err)
-					return
-				}
+				must.Fail(t, "heard", db.UpdateNodeStates(t.Context(), mine[:n]), nil)
 				mine = mine[n:]
 			}
 		})
@@ -58,9 +53,8 @@ func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
 	group.Wait()
 }
 
-// TestNodeStateIsTheNewestReadingInAnyOrder delivers the readings of one node id in
-// three channels in disorder, many twice, in batches of any size, by several
-// writers at once.
+// TestNodeStateIsTheNewestReadingInAnyOrder delivers the readings of one node id in three channels in disorder,
+// many twice, in batches of any size, by several writers at once.
 func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -89,12 +83,9 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 		}
 	}
 	// An older reading with the first value of its quantity changes that alone.
-	for _, r := range []reading.Reading{
-		{Channel: 3, NodeID: "n", MessageID: "new", Time: instant().Add(time.Minute), Temperature: 20, Humidity: reading.Missing()},
-		{Channel: 3, NodeID: "n", MessageID: "old", Time: instant(), Temperature: reading.Missing(), Humidity: 40},
-	} {
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
+	db.heard(t,
+		reading.Reading{Channel: 3, NodeID: "n", MessageID: "new", Time: clock(60), Temperature: 20, Humidity: reading.Missing()},
+		reading.Reading{Channel: 3, NodeID: "n", MessageID: "old", Time: clock(0), Temperature: reading.Missing(), Humidity: 40})
 	want = append(want, stateRow{3, "n", new("new"), new(20.0), new(40.0)})
 	must.Equal(t, "", want, db.states(t))
 }
@@ -106,9 +97,8 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	report := func(message string, after time.Duration) float64 {
 		t.Helper()
 		at = at.Add(after)
-		for range 2 { // again changes nothing
-			must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n", MessageID: message, Time: at}}}))
-		}
+		r := reading.Reading{NodeID: "n", MessageID: message, Time: at}
+		db.heard(t, r, r) // again changes nothing
 		var usual *float64
 		must.Do(t, db.pool.QueryRow(t.Context(), `SELECT usual_interval_s FROM node_state`).Scan(&usual))
 		if usual == nil {
@@ -128,9 +118,7 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	for i := range 60 {
 		got = report(fmt.Sprint("d", i), time.Minute)
 	}
-	if got < 55 || got > 65 {
-		t.Errorf("after an hour of a reading a minute %g", got)
-	}
+	must.Hold(t, got >= 55 && got <= 65, "after an hour of a reading a minute %g", got)
 	db.sql(t, `UPDATE node_state SET usual_interval_s = NULL`, nil)
 	must.Equal(t, "tried once, mounted two weeks later", 3600.0, report("e", 14*24*time.Hour))
 }
@@ -202,47 +190,19 @@ func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	at := time.Date(2026, 3, 20, 23, 59, 59, 0, time.UTC) // of the last slot
-	keep := func(at time.Time, temperature float64) {
-		t.Helper()
-		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
 	want := func(starts time.Time, low, high, last float64) {
 		t.Helper()
 		got := db.slots(t, 0)
-		if len(got) != 1 || got[0].Slot != 143 || !got[0].Starts.Equal(starts) ||
-			got[0].MinTemperature != low || got[0].MaxTemperature != high || got[0].LastTemperature != last {
-			t.Errorf("slots %+v", got)
-		}
+		must.Hold(t, len(got) == 1 && got[0].Slot == 143 && got[0].Starts.Equal(starts) && got[0].MinTemperature == low && got[0].MaxTemperature == high && got[0].LastTemperature == last,
+			"slots %+v", got)
 	}
-	keep(at, 20)
-	keep(at.Add(-24*time.Hour), 90)
+	db.heard(t, measured("n", at, 20))
+	db.heard(t, measured("n", at.Add(-24*time.Hour), 90))
 	want(at.Truncate(10*time.Minute), 20, 20, 20)
-	keep(at.Add(-time.Minute), 25)
+	db.heard(t, measured("n", at.Add(-time.Minute), 25))
 	want(at.Truncate(10*time.Minute), 20, 25, 20)
-	keep(at.Add(24*time.Hour), 22)
+	db.heard(t, measured("n", at.Add(24*time.Hour), 22))
 	want(at.Add(24*time.Hour).Truncate(10*time.Minute), 22, 22, 22)
-}
-
-// TestSlotsOfAHoldBeginEmpty: what a former holder's node sent is in none of them,
-// however late it comes.
-func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	before := pipeline.NodeReading{Reading: reading.Reading{NodeID: "n", MessageID: "m", Time: time.Now().Add(-time.Minute), Temperature: 20}}
-	keep := func(r pipeline.NodeReading) {
-		t.Helper()
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{r}))
-	}
-	keep(before)
-	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
-	db.claim(t, db.anna, db.room(t, db.anna), "n")
-	keep(before)
-	must.Equal(t, "slots of the time before the hold", 0, len(db.slots(t, 0)))
-	after := before
-	after.Time = time.Now().Add(time.Minute)
-	keep(after)
-	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
 }
 
 // TestNewestReadingsAreWithinTheSpans: contract 4.8.
@@ -286,8 +246,9 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 			}
 			for channel, hours := range map[reading.Channel]int{reading.Open: c.open, reading.Channel(db.anna): c.own, reading.Channel(db.bruno): c.others} {
 				if hours > 0 {
-					r := reading.Reading{Channel: channel, NodeID: "n", MessageID: "m", Time: at(hours), Temperature: float64(hours)}
-					must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+					r := measured("n", at(hours), float64(hours))
+					r.Channel = channel
+					db.heard(t, r)
 				}
 			}
 			newest := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n", "unknown"}))(t)
@@ -295,13 +256,10 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 				t.Errorf("newest %+v", newest)
 			}
 			live := must.Get(db.LiveSensors(t.Context(), db.anna))(t)
-			if len(live) != 1 || (live[0].Timestamp != nil) != (c.want != 0) ||
-				c.want != 0 && (!live[0].Timestamp.Equal(at(c.want)) || *live[0].Temperature != float64(c.want)) {
-				t.Errorf("live %+v", live)
-			}
-			if others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t); len(others) > 0 {
-				t.Errorf("another customer sees %+v", others)
-			}
+			must.Hold(t, len(live) == 1 && (live[0].Timestamp != nil) == (c.want != 0) && (c.want == 0 || (live[0].Timestamp.Equal(at(c.want)) && *live[0].Temperature == float64(c.want))),
+				"live %+v", live)
+			others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t)
+			must.Hold(t, len(others) == 0, "another customer sees %+v", others)
 		})
 	}
 }
@@ -312,36 +270,27 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n")
 	now := db.now(t)
-	keep := func(at time.Time, temperature float64) {
-		t.Helper()
-		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	}
 	newest := func() float64 {
 		t.Helper()
-		live, err := db.LiveSensors(t.Context(), db.anna)
-		if err != nil || len(live) != 1 {
-			t.Fatal(live, err)
-		}
+		live := one(t, "live sensors", must.Get(db.LiveSensors(t.Context(), db.anna))(t))
 		found := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n"}))(t)
-		if live[0].Temperature == nil {
+		if live.Temperature == nil {
 			return 0
 		}
-		must.Equal(t, "the overview shows", found["n"].Temperature, *live[0].Temperature)
-		return *live[0].Temperature
+		must.Equal(t, "the overview shows", found["n"].Temperature, *live.Temperature)
+		return *live.Temperature
 	}
-	keep(now.Add(-time.Hour), 20)
+	db.heard(t, measured("n", now.Add(-time.Hour), 20))
 	// The clock was a year ahead.
 	db.sql(t, `UPDATE node_state SET timestamp = timestamp + interval '1 year', temperature = 25`, nil)
 	db.sql(t, `UPDATE node_slots SET starts = starts + interval '1 year', last_at = last_at + interval '1 year'`, nil)
 	must.Equal(t, "a reading of next year is shown", 0.0, newest())
-	keep(now.Add(-time.Hour), 60)
+	db.heard(t, measured("n", now.Add(-time.Hour), 60))
 	must.Equal(t, "newest", 60.0, newest())
-	keep(now.Add(time.Hour), 21) // delivered again
+	db.heard(t, measured("n", now.Add(time.Hour), 21)) // delivered again
 	must.Equal(t, "newest after a reading that lies ahead", 60.0, newest())
-	if slots := db.slots(t, 0); len(slots) != 1 || slots[0].LastTemperature != 60 || slots[0].Starts.After(now) {
-		t.Errorf("slots %+v", slots)
-	}
+	slots := db.slots(t, 0)
+	must.Hold(t, len(slots) == 1 && slots[0].LastTemperature == 60 && !slots[0].Starts.After(now), "slots %+v", slots)
 }
 
 // TestDeadNodeIsShownAndSilentAfterTheClockWasAhead: a node at 60 °C sends its last reading
@@ -357,19 +306,17 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	table := pgreadings.New(db.pool, nil, time.Now)
 	ingest := func(node string, at time.Time, temperature float64) {
 		t.Helper()
-		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		must.Do(t, errors.Join(db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}), table.Append(t.Context(), []reading.Reading{r})))
+		r := measured(node, at, temperature)
+		db.heard(t, r)
+		must.Do(t, table.Append(t.Context(), []reading.Reading{r}))
 	}
 	shown := func(customer int64) string {
 		t.Helper()
-		live, err := db.LiveSensors(t.Context(), customer)
-		if err != nil || len(live) != 1 {
-			t.Fatal(live, err)
-		}
-		if live[0].Temperature == nil {
+		live := one(t, "live sensors", must.Get(db.LiveSensors(t.Context(), customer))(t))
+		if live.Temperature == nil {
 			return "nothing"
 		}
-		return fmt.Sprint(*live[0].Temperature, " ", live[0].Timestamp.UTC())
+		return fmt.Sprint(*live.Temperature, " ", live.Timestamp.UTC())
 	}
 	silent := func(at time.Time) int {
 		t.Helper()
@@ -377,17 +324,13 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 		must.Do(t, err)
 		return len(found)
 	}
-	probe := func(at time.Time) {
-		t.Helper()
-		must.Do(t, db.RecordProbe(t.Context(), at, at))
-	}
+	probe := func(at time.Time) { must.Do(t, db.RecordProbe(t.Context(), at, at)) }
 	last := now.Add(-20 * time.Minute)
 	ingest("hot", last.Add(-time.Minute), 59)
 	ingest("hot", last, 60)
 	probe(now.Add(-time.Minute))
 	// The clock is a year ahead. That of the test's database is not, so the rows are moved.
-	ahead := reading.Reading{NodeID: "hot", MessageID: "61", Time: now.AddDate(1, 0, 0), Temperature: 61, Humidity: 40}
-	must.Do(t, table.Append(t.Context(), []reading.Reading{ahead}))
+	must.Do(t, table.Append(t.Context(), []reading.Reading{measured("hot", now.AddDate(1, 0, 0), 61)}))
 	db.sql(t, `UPDATE node_state SET message_id = '61', timestamp = timestamp + interval '1 year', temperature = 61 WHERE node_id = 'hot'`, nil)
 	db.sql(t, `UPDATE probe SET published_at = published_at + interval '1 year', received_at = received_at + interval '1 year', late_at = now() + interval '1 year'`, nil)
 	db.sql(t, `UPDATE open_holds SET held_from = held_from + interval '1 year' WHERE node_id = 'new'`, nil)
@@ -400,7 +343,6 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	}
 	must.Equal(t, "nodes are silent after 9 minutes", 1, silent(now.Add(9*time.Minute)))
 	ingest("new", db.now(t), 22)
-	if got := shown(db.bruno); got == "nothing" {
-		t.Error("the sensor that was created while the clock was ahead is not shown")
-	}
+	got := shown(db.bruno)
+	must.Hold(t, got != "nothing", "the sensor that was created while the clock was ahead is not shown")
 }

@@ -2,24 +2,20 @@ package store_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/pipeline"
 )
 
 // roomIncidents are the incidents of a customer's room, oldest first: cause, severity, begin
@@ -44,106 +40,15 @@ func (db fixture) changes(t *testing.T, customer int64) []string {
 	return must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 }
 
+// calls is how many of them call.
+func (db fixture) calls(t *testing.T) int {
+	t.Helper()
+	return strings.Count(strings.Join(db.changes(t, db.anna), " "), "!")
+}
+
 func (db fixture) settle(t *testing.T, second int) {
 	t.Helper()
 	must.Do(t, db.Settle(t.Context(), db.anna, clock(second)))
-}
-
-func (db fixture) take(t *testing.T, second int) {
-	t.Helper()
-	now := clock(second)
-	lasting := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{State: incidents.StateLasting, PageRequest: store.PageRequest{Limit: 100}}, now))(t)
-	for _, i := range lasting.Items {
-		must.Get(db.Act(t.Context(), db.anna, i.ID, incidents.Action{Event: incident.EventTaken, By: "anna12"}, now))(t)
-	}
-}
-
-// TestLossOfCoolingIsOneIncident warms one of six rooms with ten sensors each: forecast,
-// anomalies, a warning's limit, a critical one, air that dries and a dew point that moves. It
-// is one incident from the forecast to the end, and the other rooms have none. Taken while it
-// is expected, it calls again at each step and for nothing else.
-func TestLossOfCoolingIsOneIncident(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	for _, r := range []incident.Rule{
-		{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, ClearMargin: 0.5},
-		{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, ClearMargin: 0.5},
-		{Quantity: incident.Humidity, Direction: incident.Below, Limit: 30, Severity: incident.Warning},
-		{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 12, Severity: incident.Warning},
-	} {
-		r.Enabled = true
-		must.Get(db.CreateRule(t.Context(), db.anna, r))(t)
-	}
-	rooms := []int64{db.annasRoom}
-	for range 5 {
-		rooms = append(rooms, db.room(t, db.anna))
-	}
-	node := func(room, k int) string { return fmt.Sprintf("r%d-%d", room, k) }
-	for r, room := range rooms {
-		for k := range 10 {
-			db.sensor(t, db.anna, room, node(r, k))
-		}
-	}
-	forecast := incident.Finding{
-		Kind: incident.KindForecast, Holds: true, Score: 3, Cause: "limit", Reason: "27 °C in 9 to 14 min", Severity: incident.Warning,
-		Quantity: incident.Temperature, Value: 25, Limit: 27, Earliest: 9 * time.Minute, Latest: 14 * time.Minute,
-	}
-	rise := incident.Finding{
-		Kind: incident.KindAnomaly, Holds: true, Score: 5, Cause: "own_temperature_1h", Reason: "rose", Severity: incident.Warning,
-		Quantity: incident.Temperature, Value: 26, Low: 20, High: 24, Probability: 1e-5,
-	}
-	unusual := rise
-	unusual.Quantity, unusual.Cause, unusual.Value, unusual.Low, unusual.High = incident.DewPoint, "own_dew_point_1h", 11, 8, 9
-	var calledAt []int
-	length := 0
-	send := func(minute int, temperature, humidity float64, findings func(k int) []incident.Finding) {
-		t.Helper()
-		for r := range rooms {
-			for k := range 10 {
-				j := judged(node(r, k), minute*60+k, 22)
-				if r == 3 {
-					j.Temperature, j.Humidity, j.Findings = temperature-0.1*float64(k), humidity, findings(k)
-				}
-				db.judge(t, j)
-			}
-		}
-		all := db.changes(t, db.anna)
-		if slices.ContainsFunc(all[length:], func(e string) bool { return strings.HasSuffix(e, "!") }) {
-			calledAt = append(calledAt, minute)
-			db.take(t, minute*60+30)
-		}
-		length = len(all)
-	}
-	none := func(int) []incident.Finding { return nil }
-	over := func(int) []incident.Finding {
-		return []incident.Finding{{Kind: incident.KindForecast}, {Kind: incident.KindAnomaly}}
-	}
-	send(0, 24, 40, none)
-	send(2, 25, 40, func(k int) []incident.Finding { return []incident.Finding{forecast}[:min(1, k%2)] })
-	send(4, 26, 38, func(k int) []incident.Finding { return []incident.Finding{rise}[:min(1, k%3)] })
-	send(6, 26.5, 36, func(k int) []incident.Finding { return []incident.Finding{unusual}[:min(1, k%5)] })
-	send(8, 28, 34, none)    // warning: actual
-	send(10, 29.5, 29, none) // too dry, explained
-	send(12, 31.2, 28, none) // a unit over 28
-	send(14, 31.9, 27, none) // not a unit more
-	send(16, 33, 26, none)   // critical
-	send(18, 37.5, 25, none) // units more
-	send(20, 37.6, 24, none) // no news
-	send(30, 24, 40, over)   // all is well
-	send(35, 24, 40, none)
-	must.Equal(t, "calls in minute", []int{2, 8, 12, 16, 18}, calledAt)
-	db.settle(t, 30*60+9+599)
-	must.Equal(t, "one incident", 1, len(db.roomIncidents(t, db.anna, rooms[3])))
-	db.settle(t, 30*60+9+600)
-	got := db.roomIncidents(t, db.anna, rooms[3])
-	if len(got) != 1 || !strings.HasPrefix(got[0], "too_hot critical actual 121 over 1809 ") {
-		t.Errorf("%q", got)
-	}
-	for _, room := range append(slices.Delete(slices.Clone(rooms), 3, 4), 0) {
-		must.Equal(t, "another room", 0, len(db.roomIncidents(t, db.anna, room)))
-	}
-	changes := db.changes(t, db.anna)
-	must.Equal(t, "the last", []string{"cleared", "ended"}, changes[len(changes)-2:])
 }
 
 // TestRoomIncidentSurvivesChanges edits the rule, moves a sensor and deletes one in
@@ -151,9 +56,9 @@ func TestLossOfCoolingIsOneIncident(t *testing.T) {
 func TestRoomIncidentSurvivesChanges(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	rule := db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	rule := db.rule(t, incident.Rule{Limit: 27})
 	db.judge(t, judged("n1", 0, 30))
-	db.take(t, 1)
+	db.act(t, db.only(t, 1).ID, 1, incident.EventTaken)
 	rule.Limit = 28
 	must.Get(db.UpdateRule(t.Context(), db.anna, rule))(t)
 	db.settle(t, 30)
@@ -165,7 +70,7 @@ func TestRoomIncidentSurvivesChanges(t *testing.T) {
 	db.judge(t, judged("n1", 60, 30), judged("n2", 70, 30))
 	must.Equal(t, "it fires again", []string{"too_hot warning actual 0 breaks  3"}, db.roomIncidents(t, db.anna, db.annasRoom))
 	second := db.room(t, db.anna)
-	must.Get(db.UpdateSensor(t.Context(), db.anna, "n2", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
+	db.move(t, "n2", second)
 	db.sql(t, `UPDATE sensors SET placed_at = '2026-03-01 12:01:40Z'`, nil)
 	db.judge(t, judged("n2", 130, 30))
 	db.settle(t, 140)
@@ -179,7 +84,7 @@ func TestRoomIncidentSurvivesChanges(t *testing.T) {
 	must.Equal(t, "without sensors", []string{"too_hot warning actual 0 lasts 70 3"}, db.roomIncidents(t, db.anna, db.annasRoom))
 	db.settle(t, 670)
 	must.Equal(t, "ten minutes after the last reading", []string{"too_hot warning actual 0 over 70 3"}, db.roomIncidents(t, db.anna, db.annasRoom))
-	must.Equal(t, "calls", 2, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+	must.Equal(t, "calls", 2, db.calls(t))
 }
 
 // TestNodeIsPutIntoARoomInMidIncident takes what lasts along.
@@ -206,22 +111,18 @@ func TestTwoInstancesTellOnce(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	const nodes = 16
-	errs := make(chan error, nodes)
 	for k := range nodes {
 		db.sensor(t, db.anna, db.annasRoom, fmt.Sprint("n", k))
 	}
+	var judging sync.WaitGroup
 	for k := range nodes {
-		go func() {
-			var err error
-			for s := 0; s < 120 && err == nil; s += 30 {
-				err = db.Judge(t.Context(), judged(fmt.Sprint("n", k), s+k, 60))
+		judging.Go(func() {
+			for s := 0; s < 120; s += 30 {
+				must.Fail(t, "judged", db.Judge(t.Context(), judged(fmt.Sprint("n", k), s+k, 60)), nil)
 			}
-			errs <- err
-		}()
+		})
 	}
-	for range nodes {
-		must.Do(t, <-errs)
-	}
+	judging.Wait()
 	must.Equal(t, "incidents", []string{fmt.Sprintf("too_hot critical actual 0 breaks  %d", nodes)}, db.roomIncidents(t, db.anna, db.annasRoom))
 	var count, last, started int
 	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT count(*), max(number), count(*) FILTER (WHERE event = 'started') FROM incident_changes`).Scan(&count, &last, &started))
@@ -237,8 +138,7 @@ func TestSilenceLeavesAHistory(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	state := func(node string, ago time.Duration) {
 		t.Helper()
-		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", ago), Time: now.Add(-ago), Temperature: 22, Humidity: 40}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		db.heard(t, measured(node, now.Add(-ago), 22))
 	}
 	state("n1", 20*time.Minute)
 	state("n2", time.Minute)
@@ -268,27 +168,15 @@ func TestSilenceLeavesAHistory(t *testing.T) {
 	must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, db.anna))
 }
 
-// TestSilentGatewayIsOneIncident over all rooms of its nodes; a node of another gateway is one
-// of its room.
+// TestSilentGatewayIsOneIncident over all rooms of its nodes; a node of another gateway is one of its room.
 func TestSilentGatewayIsOneIncident(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	second := db.room(t, db.anna)
 	for k := range 6 {
-		room := db.annasRoom
-		if k%2 == 1 {
-			room = second
-		}
-		db.sensor(t, db.anna, room, fmt.Sprint("n", k))
-		gateway := "gw-a"
-		if k >= 4 {
-			gateway = "gw-b"
-		}
-		at := 0
-		if k == 5 {
-			at = 290
-		}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(fmt.Sprint("n", k), at, 22).Reading, GatewayID: gateway}}))
+		db.sensor(t, db.anna, []int64{db.annasRoom, second}[k%2], fmt.Sprint("n", k))
+		gateway := []string{"gw-a", "gw-a", "gw-b"}[k/2]
+		db.heardBy(t, gateway, judged(fmt.Sprint("n", k), []int{0, 290}[k/5], 22).Reading)
 	}
 	db.settle(t, 299)
 	must.Equal(t, "not yet", 0, len(db.changes(t, db.anna)))
@@ -309,7 +197,7 @@ func TestSilentNodeOfAGateway(t *testing.T) {
 	heard := func(node string, at int, gateway string, channel int64) {
 		r := judged(node, at, 22).Reading
 		r.Channel = reading.Channel(channel)
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
+		db.heardBy(t, gateway, r)
 	}
 	heard("n1", 290, "gw-a", 0)
 	heard("unplugged", 0, "gw-a", db.anna) // both discovered
@@ -327,15 +215,14 @@ func TestSettleAllIsForEverybody(t *testing.T) {
 	db.sensor(t, db.bruno, db.brunosRoom, "b1")
 	db.judge(t, judged("n1", 0, 60), judged("b1", 0, 60), judged("n1", 30, 20), judged("b1", 30, 20))
 	for range 2 {
-		must.Do(t, db.SettleAll(t.Context(), instant().Add(12*time.Minute)))
+		must.Do(t, db.SettleAll(t.Context(), clock(720)))
 	}
 	for _, customer := range []int64{db.anna, db.bruno} {
 		must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, customer))
 	}
-	b1 := judged("b1", 600, 22).Reading
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: b1}}))
+	db.heard(t, judged("b1", 600, 22).Reading)
 	for k, want := range [][]string{{"started!", "cleared", "ended"}, {"started!", "cleared", "ended", "started!"}} {
-		must.Do(t, db.SettleAll(t.Context(), instant().Add(time.Duration(899+k)*time.Second)))
+		must.Do(t, db.SettleAll(t.Context(), clock(899+k)))
 		must.Equal(t, "a node falls silent", want, db.changes(t, db.bruno))
 	}
 }
@@ -344,9 +231,7 @@ func TestSettleAllIsForEverybody(t *testing.T) {
 func TestWithdrawnByALateReading(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
-		Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, For: 5 * time.Minute, Severity: incident.Warning, Enabled: true,
-	}))(t)
+	db.rule(t, incident.Rule{Limit: 27, For: 5 * time.Minute})
 	db.judge(t, judged("n1", 0, 30), judged("n1", 300, 30))
 	must.Equal(t, "told", []string{"started!"}, db.changes(t, db.anna))
 	db.judge(t, judged("n1", 150, 20))
@@ -358,11 +243,7 @@ func TestWithdrawnByALateReading(t *testing.T) {
 // in groups: each group is an incident of its cause, and the old ones are read as before.
 func TestMigrationGathersWhatThereWas(t *testing.T) {
 	t.Parallel()
-	pool := connect(t, blank(t))
-	db := stdlib.OpenDBFromPool(pool)
-	t.Cleanup(func() { _ = db.Close() })
-	provider := must.Get(goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations")))(t)
-	must.Get(provider.UpTo(t.Context(), 1))(t)
+	pool := older(t, 1)
 	must.Get(pool.Exec(t.Context(), `
 		INSERT INTO customers (email, username, password_hash) VALUES ('a@example.com', 'anna12', 'x');
 		INSERT INTO incidents (customer_id, kind, channel, node_id, room_id, room_name, quantity, direction, limit_value, severity, start_time, end_time, lasting, resolution, peak, peak_time, finding)
@@ -395,11 +276,9 @@ func TestSilentSensorMoves(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, "n0", "n1")
 			second := db.room(t, db.anna)
-			for _, r := range []incidents.Judged{judged("n1", 0, 22), judged("n0", 70, 22), judged("n0", 100, 22)} {
-				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r.Reading}}))
-			}
+			db.heard(t, judged("n1", 0, 22).Reading, judged("n0", 70, 22).Reading, judged("n0", 100, 22).Reading)
 			db.settle(t, 300)
-			must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
+			db.move(t, "n1", second)
 			db.settle(t, 400)
 			db.settle(t, 405)
 			must.Equal(t, "where it was", []string{"silent warning actual 400 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
@@ -420,12 +299,8 @@ func TestSilentSensorMoves(t *testing.T) {
 func TestSilenceOutlivesALateService(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 0, 22).Reading}}))
-	probe := func(second int) {
-		t.Helper()
-		at := instant().Add(time.Duration(second) * time.Second)
-		must.Do(t, db.RecordProbe(t.Context(), at, at))
-	}
+	db.heard(t, judged("n1", 0, 22).Reading)
+	probe := func(second int) { must.Do(t, db.RecordProbe(t.Context(), clock(second), clock(second))) }
 	for _, second := range []int{0, 60, 120, 180, 240, 300} {
 		probe(second)
 	}
@@ -446,40 +321,16 @@ func TestSilenceOutlivesALateService(t *testing.T) {
 	must.Equal(t, "without the sensor", []string{"silent warning actual 300 lasts 1410 1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 }
 
-// TestLateReadingJoinsATakenIncident joins the excursion that lasts, which somebody has, into
-// an older one: it stays taken, and nobody is called for what was called.
-func TestLateReadingJoinsATakenIncident(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	db.judge(t, judged("n1", 0, 60), judged("n1", 300, 20))
-	db.settle(t, 901)
-	db.judge(t, judged("n1", 1140, 60), judged("n1", 1170, 60))
-	db.take(t, 1180)
-	must.Equal(t, "two", []string{"started!", "cleared", "ended", "started!", "taken"}, db.changes(t, db.anna))
-	late := judged("n1", 720, 60)
-	late.Arrived = instant().Add(1200 * time.Second)
-	db.judge(t, late)
-	must.Equal(t, "one", []string{"too_hot critical actual 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
-	changes := db.changes(t, db.anna)
-	must.Equal(t, "calls", 2, strings.Count(strings.Join(changes, " "), "!"))
-	var by string
-	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT taken_by FROM room_incidents WHERE merged_into IS NULL AND taken_at IS NOT NULL`).Scan(&by))
-	must.Equal(t, "who has it", "anna12", by)
-	must.Equal(t, "its id redirects", 1, db.count(t, `SELECT count(*) FROM room_incidents WHERE merged_into IS NOT NULL`, nil))
-}
-
 // TestDuplicateFromBeforeAMoveChangesNothing delivers a reading of the old room again.
 func TestDuplicateFromBeforeAMoveChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 60), judged("n1", 200, 60), judged("n1", 330, 20))
 	second := db.room(t, db.anna)
-	must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
+	db.move(t, "n1", second)
 	db.sql(t, `UPDATE sensors SET placed_at = '2026-03-01 12:06:00Z'`, nil)
 	before := db.changes(t, db.anna)
-	again := judged("n1", 200, 60)
-	again.Arrived = instant().Add(400 * time.Second)
-	db.judge(t, again)
+	db.judge(t, arrived(judged("n1", 200, 60), 400))
 	db.settle(t, 410)
 	must.Equal(t, "told", before, db.changes(t, db.anna))
 	must.Equal(t, "in the new room", 0, len(db.roomIncidents(t, db.anna, second)))
@@ -491,15 +342,13 @@ func TestRedeliveryCallsNobody(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 60))
-	db.take(t, 30)
+	db.act(t, db.only(t, 30).ID, 30, incident.EventTaken)
 	db.judge(t, judged("n1", 3900, 60))
 	db.settle(t, 3901)
 	before := db.changes(t, db.anna)
-	again := judged("n1", 120, 60.1) // a new peak, of which people know
-	db.judge(t, again)
+	db.judge(t, judged("n1", 120, 60.1)) // a new peak, of which people know
 	must.Equal(t, "", before, db.changes(t, db.anna))
-	next := judged("n1", 4000, 63.2)
-	db.judge(t, next)
+	db.judge(t, judged("n1", 4000, 63.2))
 	must.Equal(t, "risen by a unit", "worse!", db.changes(t, db.anna)[len(before)])
 }
 
@@ -539,7 +388,7 @@ func TestTakenRiseThatFellMutesNobody(t *testing.T) {
 	rose.Cause, rose.Value, rose.Low, rose.High = "temperature_change", 36, 20, 24
 	fell.Cause, fell.Value, fell.Low, fell.High = "temperature_change", 22, 34, 38
 	db.judge(t, found("n1", 0, rose), judged("n1", 10, 60))
-	db.take(t, 20)
+	db.act(t, db.only(t, 20).ID, 20, incident.EventTaken)
 	for second := 30; second < 700; second += 30 {
 		db.judge(t, found("n1", second, fell))
 	}
@@ -558,8 +407,9 @@ func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	state := func(node string, ago time.Duration, temperature, humidity float64) {
 		t.Helper()
-		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", ago), Time: now.Add(-ago), Temperature: temperature, Humidity: humidity}
-		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		r := measured(node, now.Add(-ago), temperature)
+		r.Humidity = humidity
+		db.heard(t, r)
 	}
 	told := func() (text string) {
 		t.Helper()

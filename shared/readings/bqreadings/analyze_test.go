@@ -13,10 +13,9 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestAnalyze resolves every statement with Google's own analyzer against the
-// table's schema and the types of the parameters, as BigQuery does before it
-// runs one. It needs no server and no cgo, but the analyzer takes some minutes
-// to compile the first time, hence the build tag:
+// TestAnalyze resolves every statement with Google's own analyzer against the table's schema and the types of the
+// parameters, as BigQuery does before it runs one. It needs no server and no cgo, but the analyzer takes some
+// minutes to compile the first time, hence the build tag:
 //
 //	go test -tags googlesql -run TestAnalyze ./shared/readings/bqreadings
 func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one per process

@@ -3,6 +3,7 @@ package pgreadings_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,27 +23,17 @@ import (
 	"coldaisle.dev/shared/readings/pgreadings"
 )
 
-// The table of the benchmark: 100 nodes, a reading every 30 seconds up to
-// the present of the tests. READINGS_BENCH says how many in all, 10 million when
-// it is not set, which are 35 days and take about a minute to make.
+// The table of the benchmark: 100 nodes, a reading every 30 seconds up to the present of the tests. READINGS_BENCH
+// says how many in all, 10 million when it is not set, which are 35 days and take about a minute to make.
 const benchNodes = 100
 
 func benchReadings(b *testing.B) int {
 	b.Helper()
-	text := os.Getenv("READINGS_BENCH")
-	if text == "" {
-		return 10_000_000
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		b.Fatalf("READINGS_BENCH: %v", err)
-	}
-	return n
+	return must.Get(strconv.Atoi(cmp.Or(os.Getenv("READINGS_BENCH"), "10000000")))(b)
 }
 
-// BenchmarkQueries asks what the dashboard asks. Each figure stands beside that
-// of the bare statement by psql on the same server, the best of several: the
-// ratio is what the store, its driver and its parameters cost.
+// BenchmarkQueries asks what the dashboard asks. Each figure stands beside that of the bare statement by psql on
+// the same server, the best of several: the ratio is what the store, its driver and its parameters cost.
 func BenchmarkQueries(b *testing.B) {
 	database := pgtest.URL(b)
 	pool := must.Get(pgxpool.New(b.Context(), database))(b)
@@ -55,6 +46,18 @@ func BenchmarkQueries(b *testing.B) {
 	const days = 24 * time.Hour
 	starts := []time.Time{now.Add(-time.Hour), now.Add(-days), now.Add(-7 * days), now.Add(-30 * days)}
 	ctx := b.Context()
+	buckets := func(count time.Duration) (int, error) {
+		found, err := store.Buckets(ctx, node, now.Add(-count*days), now, 1000)
+		return len(found), err
+	}
+	bucketSQL := func(width, from string) string {
+		return fmt.Sprintf(`
+			SELECT date_bin('%[1]s', timestamp, '%[2]s'), avg(temperature), min(temperature), max(temperature),
+			       avg(humidity), min(humidity), max(humidity), count(*)
+			FROM sensor_data.readings
+			WHERE node_id = 'node-1' AND timestamp >= '%[2]s' AND timestamp < '2026-03-01 12:00Z'
+			GROUP BY 1 ORDER BY 1`, width, from)
+	}
 	for _, q := range []struct {
 		name string
 		run  func() (int, error)
@@ -73,28 +76,10 @@ func BenchmarkQueries(b *testing.B) {
 			 GROUP BY w`,
 		},
 		{
-			"a day in 1000 buckets",
-			func() (int, error) {
-				found, err := store.Buckets(ctx, node, now.Add(-days), now, 1000)
-				return len(found), err
-			}, 1000,
-			`SELECT date_bin('86.4 s', timestamp, '2026-02-28 12:00Z'), avg(temperature), min(temperature), max(temperature),
-			        avg(humidity), min(humidity), max(humidity), count(*)
-			 FROM sensor_data.readings
-			 WHERE node_id = 'node-1' AND timestamp >= '2026-02-28 12:00Z' AND timestamp < '2026-03-01 12:00Z'
-			 GROUP BY 1 ORDER BY 1`,
+			"a day in 1000 buckets", func() (int, error) { return buckets(1) }, 1000, bucketSQL("86.4 s", "2026-02-28 12:00Z"),
 		},
 		{
-			"30 days in 1000 buckets",
-			func() (int, error) {
-				found, err := store.Buckets(ctx, node, now.Add(-30*days), now, 1000)
-				return len(found), err
-			}, 1000,
-			`SELECT date_bin('2592 s', timestamp, '2026-01-30 12:00Z'), avg(temperature), min(temperature), max(temperature),
-			        avg(humidity), min(humidity), max(humidity), count(*)
-			 FROM sensor_data.readings
-			 WHERE node_id = 'node-1' AND timestamp >= '2026-01-30 12:00Z' AND timestamp < '2026-03-01 12:00Z'
-			 GROUP BY 1 ORDER BY 1`,
+			"30 days in 1000 buckets", func() (int, error) { return buckets(30) }, 1000, bucketSQL("2592 s", "2026-01-30 12:00Z"),
 		},
 	} {
 		b.Run(q.name, func(b *testing.B) {

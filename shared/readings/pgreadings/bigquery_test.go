@@ -19,13 +19,11 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestBigQuery holds the table with BigQuery as its archive to what every table does, on an
-// emulator (BIGQUERY_EMULATOR_HOST and BIGQUERY_STORAGE_EMULATOR_HOST, its REST
-// and gRPC servers; with -parallel 1, its database takes one writer at a time)
-// or in a real project (BIGQUERY_TEST_PROJECT, where it makes
-// a dataset and deletes it again). With neither it is skipped: what is sent and
-// received is then tested against package bqtest, the statements by a parser
-// and, with build tag googlesql, by Google's analyzer.
+// TestBigQuery holds the table with BigQuery as its archive to what every table does, on an emulator
+// (BIGQUERY_EMULATOR_HOST and BIGQUERY_STORAGE_EMULATOR_HOST, its REST and gRPC servers; with -parallel 1, its
+// database takes one writer at a time) or in a real project (BIGQUERY_TEST_PROJECT, where it makes a dataset and
+// deletes it again). With neither it is skipped: what is sent and received is then tested against package bqtest,
+// the statements by a parser and, with build tag googlesql, by Google's analyzer.
 func TestBigQuery(t *testing.T) {
 	t.Parallel()
 	c := bqreadings.Config{
@@ -72,17 +70,14 @@ func TestBigQuery(t *testing.T) {
 
 func deleteAtEnd(t *testing.T, project string, c bqreadings.Config) {
 	t.Helper()
-	client := newClient(t, project, c)
-	t.Cleanup(func() { _ = client.Dataset(c.Dataset).DeleteWithContents(context.WithoutCancel(t.Context())) })
-}
-
-func newClient(t *testing.T, project string, c bqreadings.Config) *bigquery.Client {
-	t.Helper()
 	var options []option.ClientOption
 	if c.Emulator != "" {
 		options = append(options, option.WithEndpoint("http://"+strings.TrimPrefix(c.Emulator, "http://")+"/bigquery/v2/"), option.WithoutAuthentication())
 	}
-	client := must.Get(bigquery.NewClient(context.WithoutCancel(t.Context()), project, options...))(t)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	ctx := context.WithoutCancel(t.Context())
+	client := must.Get(bigquery.NewClient(ctx, project, options...))(t)
+	t.Cleanup(func() {
+		_ = client.Dataset(c.Dataset).DeleteWithContents(ctx)
+		_ = client.Close()
+	})
 }

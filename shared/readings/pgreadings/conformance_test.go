@@ -3,6 +3,7 @@ package pgreadings_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -25,22 +26,17 @@ func present() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 func conformance(t *testing.T, store *pgreadings.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *pgreadings.Store, string){
-		"a reading stored twice counts once": twice,
-		"same id at another time is another": sameID,
-		"range":                              rangeIsHalfOpen,
-		"range stops when asked":             rangeStops,
-		"ranges of many nodes":               rangesOfMany,
-		"buckets":                            buckets,
-		"buckets of nothing":                 noBuckets,
-		"statistics":                         stats,
-		"spans bound every question":         spansBound,
-		"copies are folded":                  copiesAreFolded,
-		"values and times survive":           exact,
-		"what was measured stays beside":     corrected,
-		"many days at once":                  manyDays,
-		"more than a page":                   long,
-		"concurrent appends":                 concurrent,
-		"a cancelled context":                cancelled,
+		"range":                          rangeIsHalfOpen,
+		"ranges of many nodes":           rangesOfMany,
+		"buckets":                        buckets,
+		"statistics":                     stats,
+		"spans bound every question":     spansBound,
+		"copies are folded":              copiesAreFolded,
+		"values and times survive":       exact,
+		"what was measured stays beside": corrected,
+		"more than a page":               long,
+		"concurrent appends":             concurrent,
+		"a cancelled context":            cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,27 +48,16 @@ func conformance(t *testing.T, store *pgreadings.Store) {
 // rangesOfMany reads three nodes at once, one of them in two channels.
 func rangesOfMany(t *testing.T, store *pgreadings.Store, node string) {
 	t.Helper()
-	signed := func(r reading.Reading) reading.Reading {
-		r.Channel = 7
-		return r
-	}
 	first := present().Add(-time.Hour)
 	want := []reading.Reading{
 		at(node+"-a", "m1", first, 20, 40), at(node+"-a", "m2", first.Add(time.Minute), 21, 40),
-		at(node+"-b", "m1", first.Add(time.Minute), 22, 40), signed(at(node+"-b", "m1", first, 23, 40)),
+		at(node+"-b", "m1", first.Add(time.Minute), 22, 40), signed(at(node+"-b", "m1", first, 23, 40), 7),
 	}
 	add(t, store, append(slices.Clone(want), at(node+"-b", "m1", first.Add(2*time.Minute), 22, 40), // a copy
 		at(node+"-a", "early", first.Add(-time.Second), 1, 1), at(node+"-a", "late", present(), 1, 1), at(node+"-c", "m", first, 1, 1))...)
-	nodes := []readings.NodeRef{
-		open(node + "-b"), open(node + "-a"), {ID: node + "-c"}, open(node + "-none"),
-	}
+	nodes := []readings.NodeRef{open(node + "-b"), open(node + "-a"), {ID: node + "-c"}, open(node + "-none")}
 	nodes[0].Visible = append(nodes[0].Visible, reading.Span{Channel: 7})
-	var got []reading.Reading
-	for r, err := range store.Ranges(t.Context(), nodes, first, present()) {
-		must.Do(t, err)
-		got = append(got, r)
-	}
-	must.Equal(t, "", want, got)
+	must.Equal(t, "", want, gather(t, store.Ranges(t.Context(), nodes, first, present())))
 	for _, err := range store.Ranges(t.Context(), nodes, first, present()) {
 		must.Do(t, err)
 		break
@@ -81,6 +66,12 @@ func rangesOfMany(t *testing.T, store *pgreadings.Store, node string) {
 
 func at(node, message string, when time.Time, temperature, humidity float64) reading.Reading {
 	return reading.Reading{NodeID: node, MessageID: message, Time: when, Temperature: temperature, Humidity: humidity}
+}
+
+// signed is a reading of a channel.
+func signed(r reading.Reading, channel reading.Channel) reading.Reading {
+	r.Channel = channel
+	return r
 }
 
 // open is a node all of whose readings in the open channel are visible.
@@ -95,40 +86,17 @@ func add(t *testing.T, store *pgreadings.Store, rows ...reading.Reading) {
 
 func collect(t *testing.T, store *pgreadings.Store, node readings.NodeRef, start, end time.Time) []reading.Reading {
 	t.Helper()
-	var found []reading.Reading
-	for r, err := range store.Range(t.Context(), node, start, end) {
+	return gather(t, store.Range(t.Context(), node, start, end))
+}
+
+// gather reads to the end.
+func gather(t *testing.T, all iter.Seq2[reading.Reading, error]) (found []reading.Reading) {
+	t.Helper()
+	for r, err := range all {
 		must.Do(t, err)
 		found = append(found, r)
 	}
 	return found
-}
-
-func twice(t *testing.T, store *pgreadings.Store, node string) {
-	t.Helper()
-	now := present()
-	r := at(node, "a", now.Add(-time.Minute), 20, 40)
-	add(t, store, r, r)
-	add(t, store, r)
-	must.Equal(t, "copies in a range", 1, len(collect(t, store, open(node), now.Add(-time.Hour), now)))
-	summary := must.Get(store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)}))(t)
-	must.Equal(t, "statistics count", int64(1), summary[0].Count)
-	parts, err := store.Buckets(t.Context(), open(node), now.Add(-time.Hour), now, 1)
-	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
-		t.Errorf("buckets %+v, %v", parts, err)
-	}
-}
-
-func sameID(t *testing.T, store *pgreadings.Store, node string) {
-	t.Helper()
-	now := present()
-	rows := []reading.Reading{
-		at(node, "a", now.Add(-2*time.Minute), 20, 40),
-		at(node, "a", now.Add(-time.Minute), 21, 41),
-		at(node, "b", now.Add(-time.Minute), 22, 42),
-	}
-	add(t, store, rows...)
-	got := collect(t, store, open(node), now.Add(-time.Hour), now)
-	must.Equal(t, "", rows, got)
 }
 
 func rangeIsHalfOpen(t *testing.T, store *pgreadings.Store, node string) {
@@ -141,24 +109,21 @@ func rangeIsHalfOpen(t *testing.T, store *pgreadings.Store, node string) {
 	shuffled := slices.Clone(rows)
 	slices.Reverse(shuffled)
 	add(t, store, shuffled...)
-	got := collect(t, store, open(node), start.Add(time.Minute), start.Add(3*time.Minute))
-	must.Equal(t, "", rows[1:3], got)
+	must.Equal(t, "range", rows[1:3], collect(t, store, open(node), start.Add(time.Minute), start.Add(3*time.Minute)))
+	for _, err := range store.Range(t.Context(), open(node), start, present()) {
+		must.Do(t, err)
+		break // which leaves the store as it was
+	}
 	must.Equal(t, "an empty range has readings", 0, len(collect(t, store, open(node), start, start)))
 	must.Equal(t, "a range that ends before it starts has readings", 0, len(collect(t, store, open(node), start.Add(time.Hour), start)))
 }
 
-func rangeStops(t *testing.T, store *pgreadings.Store, node string) {
-	t.Helper()
-	start := present().Add(-time.Hour)
-	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
-	seen := 0
-	for _, err := range store.Range(t.Context(), open(node), start, present()) {
-		must.Do(t, err)
-		seen++
-		break
+// of are statistics of so many readings: average, least and most of the temperature, and of the humidity.
+func of(temperature, coldest, hottest, humidity, driest, dampest float64, count int64) readings.Stats {
+	return readings.Stats{
+		AvgTemperature: temperature, MinTemperature: coldest, MaxTemperature: hottest, TemperatureCount: count,
+		AvgHumidity: humidity, MinHumidity: driest, MaxHumidity: dampest, HumidityCount: count, Count: count,
 	}
-	must.Equal(t, "saw readings before stopping", 1, seen)
-	must.Equal(t, "readings after an iteration that stopped early", 2, len(collect(t, store, open(node), start, present())))
 }
 
 func buckets(t *testing.T, store *pgreadings.Store, node string) {
@@ -172,24 +137,16 @@ func buckets(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "e", start.Add(time.Hour), 99, 99))
 	got := must.Get(store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), 4))(t)
 	want := []readings.Bucket{
-		{Start: start, Stats: readings.Stats{AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2, TemperatureCount: 2, HumidityCount: 2}},
-		{Start: start.Add(30 * time.Minute), Stats: readings.Stats{AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1, TemperatureCount: 1, HumidityCount: 1}},
-		{Start: start.Add(45 * time.Minute), Stats: readings.Stats{AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1, TemperatureCount: 1, HumidityCount: 1}},
+		{Start: start, Stats: of(21, 20, 22, 42, 40, 44, 2)},
+		{Start: start.Add(30 * time.Minute), Stats: of(30, 30, 30, 50, 50, 50, 1)},
+		{Start: start.Add(45 * time.Minute), Stats: of(31, 31, 31, 51, 51, 51, 1)},
 	}
 	must.Equal(t, "", want, got)
 	// A width that does not come out even makes no more buckets than asked.
 	for n := 1; n <= 7; n++ {
-		got, err := store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n)
-		if err != nil || len(got) > n || len(got) == 0 {
-			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
-		}
+		got := must.Get(store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n))(t)
+		must.Hold(t, len(got) <= n && len(got) != 0, "asked for %d buckets, got %d", n, len(got))
 	}
-}
-
-func noBuckets(t *testing.T, store *pgreadings.Store, node string) {
-	t.Helper()
-	must.Equal(t, "buckets", 0, len(must.Get(store.Buckets(t.Context(), open(node), present().Add(-time.Hour), present(), 10))(t)))
-	must.Equal(t, "buckets of an empty range", 0, len(must.Get(store.Buckets(t.Context(), open(node), present(), present(), 10))(t)))
 }
 
 func stats(t *testing.T, store *pgreadings.Store, node string) {
@@ -201,12 +158,9 @@ func stats(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "c", now, 99, 99))
 	got := must.Get(store.Stats(t.Context(), open(node), now,
 		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)}))(t)
-	want := []readings.Stats{
-		{AvgTemperature: 25, MinTemperature: 20, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 40, MaxHumidity: 60, Count: 2, TemperatureCount: 2, HumidityCount: 2},
-		{},
-		{AvgTemperature: 20, MinTemperature: 20, MaxTemperature: 20, AvgHumidity: 40, MinHumidity: 40, MaxHumidity: 40, Count: 1, TemperatureCount: 1, HumidityCount: 1},
-	}
-	must.Equal(t, "", want, got)
+	must.Equal(t, "", []readings.Stats{of(25, 20, 30, 50, 40, 60, 2), {}, of(20, 20, 20, 40, 40, 40, 1)}, got)
+	must.Equal(t, "buckets of nothing", 0, len(must.Get(store.Buckets(t.Context(), open(node), now.Add(-time.Minute), now, 10))(t)))
+	must.Equal(t, "buckets of an empty range", 0, len(must.Get(store.Buckets(t.Context(), open(node), now, now, 10))(t)))
 }
 
 func exact(t *testing.T, store *pgreadings.Store, node string) {
@@ -244,17 +198,6 @@ func corrected(t *testing.T, store *pgreadings.Store, node string) {
 	}
 }
 
-func manyDays(t *testing.T, store *pgreadings.Store, node string) {
-	t.Helper()
-	var rows []reading.Reading
-	first := present().AddDate(0, 0, -40)
-	for i := range 40 {
-		rows = append(rows, at(node, strconv.Itoa(i), first.AddDate(0, 0, i), float64(i), 40))
-	}
-	add(t, store, rows...)
-	must.Equal(t, "", rows, collect(t, store, open(node), first, present()))
-}
-
 // long reads a range that a store may fetch in several pages. Several readings have
 // the same time, so that a page can end between them.
 func long(t *testing.T, store *pgreadings.Store, node string) {
@@ -279,9 +222,7 @@ func concurrent(t *testing.T, store *pgreadings.Store, node string) {
 		group.Go(func() {
 			for i := range each {
 				r := at(node, strconv.Itoa(i), start.Add(time.Duration(i)*time.Hour), 20, 40)
-				if err := store.Append(t.Context(), []reading.Reading{r}); err != nil {
-					t.Error(err)
-				}
+				must.Fail(t, "append", store.Append(t.Context(), []reading.Reading{r}), nil)
 			}
 		})
 	}
@@ -293,19 +234,23 @@ func cancelled(t *testing.T, store *pgreadings.Store, node string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := store.Append(ctx, []reading.Reading{at(node, "a", present(), 20, 40)}); err == nil {
-		t.Error("appended with a cancelled context")
-	}
-	if _, err := store.Stats(ctx, open(node), present(), []time.Time{present().Add(-time.Hour)}); err == nil {
-		t.Error("answered with a cancelled context")
-	}
+	must.Hold(t, store.Append(ctx, []reading.Reading{at(node, "a", present(), 20, 40)}) != nil,
+		"appended with a cancelled context")
+	must.Hold(t, must.Err(store.Stats(ctx, open(node), present(), []time.Time{present().Add(-time.Hour)})) != nil,
+		"answered with a cancelled context")
 	failed := false
 	for _, err := range store.Range(ctx, open(node), present().Add(-time.Hour), present()) {
 		failed = failed || err != nil
 	}
-	if !failed {
-		t.Error("a range with a cancelled context ended without an error")
+	must.Hold(t, failed, "a range with a cancelled context ended without an error")
+}
+
+// counted is the sum of the readings of buckets.
+func counted(parts []readings.Bucket) (sum int64) {
+	for _, part := range parts {
+		sum += part.Count
 	}
+	return sum
 }
 
 // spansBound stores the same readings of one node id in three channels, every
@@ -317,9 +262,7 @@ func spansBound(t *testing.T, store *pgreadings.Store, node string) {
 	var rows []reading.Reading
 	for channel := range reading.Channel(3) {
 		for i := range 60 {
-			r := at(node, strconv.Itoa(i), minute(i), float64(i), 40+float64(channel))
-			r.Channel = channel
-			rows = append(rows, r)
+			rows = append(rows, signed(at(node, strconv.Itoa(i), minute(i), float64(i), 40+float64(channel)), channel))
 		}
 	}
 	add(t, store, rows...)
@@ -347,18 +290,10 @@ func spansBound(t *testing.T, store *pgreadings.Store, node string) {
 			}
 		}
 		must.Equal(t, name+": range", want, collect(t, store, ref, start, present()))
-		var counted int64
-		parts, err := store.Buckets(t.Context(), ref, start, present(), 7)
-		for _, part := range parts {
-			counted += part.Count
-		}
-		if err != nil || counted != int64(len(want)) {
-			t.Errorf("%s: buckets count %d, %v, want %d", name, counted, err, len(want))
-		}
-		summary, err := store.Stats(t.Context(), ref, present(), []time.Time{start, start.Add(-time.Hour)})
-		if err != nil || summary[0].Count != int64(len(want)) || summary[1].Count != int64(len(want)) {
-			t.Errorf("%s: statistics %+v, %v, want %d", name, summary, err, len(want))
-		}
+		count := int64(len(want))
+		must.Equal(t, name+": buckets count", count, counted(must.Get(store.Buckets(t.Context(), ref, start, present(), 7))(t)))
+		summary := must.Get(store.Stats(t.Context(), ref, present(), []time.Time{start, start.Add(-time.Hour)}))(t)
+		must.Equal(t, name+": statistics count", [2]int64{count, count}, [2]int64{summary[0].Count, summary[1].Count})
 	}
 }
 
@@ -374,8 +309,7 @@ func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "c", start.Add(2*time.Minute), 21, 41),              // another message id
 		at(node, "b", start.Add(30*time.Minute), 21, 41),             // too late to be a copy: the node has counted on
 	}
-	enrolled := at(node, "b", start.Add(3*time.Minute), 21, 41) // another channel is another node
-	enrolled.Channel = 1
+	enrolled := signed(at(node, "b", start.Add(3*time.Minute), 21, 41), 1) // another channel is another node
 	copies := []reading.Reading{
 		at(node, "a", start.Add(readings.FoldWithin-9*time.Minute-time.Microsecond), 20, 40),
 		at(node, "b", start.Add(5*time.Minute), 21, 41),
@@ -387,12 +321,44 @@ func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
 	add(t, store, kept...)
 	add(t, store, enrolled)
 	must.Equal(t, "range", kept[1:], collect(t, store, open(node), start, present()))
-	parts, err := store.Buckets(t.Context(), open(node), start, present(), 1)
-	if err != nil || len(parts) != 1 || parts[0].Count != 4 {
-		t.Errorf("buckets %+v, %v", parts, err)
+	parts := must.Get(store.Buckets(t.Context(), open(node), start, present(), 1))(t)
+	must.Hold(t, len(parts) == 1 && parts[0].Count == 4, "buckets %+v", parts)
+	summary := must.Get(store.Stats(t.Context(), open(node), present(), []time.Time{start, start.Add(20 * time.Minute), start.Add(-time.Hour)}))(t)
+	must.Hold(t, summary[0].Count == 4 && summary[1].Count == 1 && summary[2].Count == 5, "statistics %+v", summary)
+}
+
+// sampling holds a sample to what it promises: few days, all nodes, many hours, no
+// more readings than asked for, none that is not visible, and the same one again.
+func sampling(t *testing.T, store *pgreadings.Store) {
+	t.Helper()
+	start := present().AddDate(0, 0, -28)
+	var nodes []readings.NodeRef
+	for i := range 8 {
+		id := fmt.Sprintf("sampled-%d", i)
+		nodes = append(nodes, readings.NodeRef{ID: id, Visible: []reading.Span{{Channel: reading.Channel(i % 2), From: start.AddDate(0, 0, i)}}})
+		var rows []reading.Reading
+		for when := start; when.Before(present()); when = when.Add(time.Hour) {
+			for channel := range reading.Channel(2) {
+				rows = append(rows, signed(at(id, strconv.Itoa(len(rows)), when, 20+float64(channel), 40), channel))
+			}
+		}
+		must.Do(t, store.Append(t.Context(), rows))
 	}
-	summary, err := store.Stats(t.Context(), open(node), present(), []time.Time{start, start.Add(20 * time.Minute), start.Add(-time.Hour)})
-	if err != nil || summary[0].Count != 4 || summary[1].Count != 1 || summary[2].Count != 5 {
-		t.Errorf("statistics %+v, %v", summary, err)
+	sample := func(rows int) []reading.Reading {
+		return gather(t, store.Sample(t.Context(), nodes, start, present(), rows))
 	}
+	all := sample(8 * 8 * 240) // of each node eight stretches of two readings
+	days, hours, weeks, perNode := map[string]bool{}, map[int]bool{}, map[int]bool{}, map[string]int{}
+	for _, r := range all {
+		days[r.Time.Format(time.DateOnly)], hours[r.Time.Hour()], weeks[int(r.Time.Sub(start)/(7*24*time.Hour))] = true, true, true
+		perNode[r.NodeID]++
+		node := nodes[r.NodeID[len(r.NodeID)-1]-'0']
+		span := node.Visible[0]
+		must.Hold(t, r.Channel == span.Channel && !r.Time.Before(span.From), "not visible: %+v", r)
+	}
+	must.Hold(t, len(days) == 4 && len(weeks) == 4 && len(hours) == 24 && len(perNode) == len(nodes) && perNode["sampled-0"] == 8*2,
+		"%d days, %d weeks, %d hours, %v", len(days), len(weeks), len(hours), perNode)
+	must.Equal(t, "another sample (-before +again)", all, sample(8*8*240))
+	few := sample(16)
+	must.Hold(t, len(few) <= 16 && len(few) >= 8, "%d readings of 16", len(few))
 }

@@ -7,11 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -122,15 +125,12 @@ func TestSilences24Hours(t *testing.T) {
 				t.Fatalf("%s: %s is cut for %s and not told", now.Sub(begin), n.id, now.Sub(n.cut))
 			}
 		}
-		if cutGateways["gw-1"] {
-			if now.Sub(gatewayCut) > 6*time.Minute && now.Before(gatewayCut.Add(30*time.Minute)) {
-				whole++
-			}
+		if cutGateways["gw-1"] && now.Sub(gatewayCut) > 6*time.Minute && now.Before(gatewayCut.Add(30*time.Minute)) {
+			whole++
 		}
 	}
-	if largest > simTick || told < count/4 || whole < 20 {
-		t.Errorf("%d silences told, the last %s after its time; the gateway was silent as a whole %d times", told, largest, whole)
-	}
+	must.Hold(t, largest <= simTick && told >= count/4 && whole >= 20,
+		"%d silences told, the last %s after its time; the gateway was silent as a whole %d times", told, largest, whole)
 	t.Logf("%d silences told, at most %s after their time", told, largest)
 }
 
@@ -180,4 +180,95 @@ func (s *site) deliver(t *testing.T, db fixture) {
 		}
 	}
 	s.pending = s.pending[:0]
+}
+
+// TestDarkSites has several sites, of which one after the other falls silent.
+func TestDarkSites(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1", "n2", "never")
+	db.sensor(t, db.bruno, db.brunosRoom, "theirs")
+	keep := func(node string, channel int64, minute int) {
+		t.Helper()
+		r := judged(node, 60*minute, 20).Reading
+		r.Channel = reading.Channel(channel)
+		db.heard(t, r)
+	}
+	at := func(minute int) time.Time { return instant().Add(time.Duration(minute) * time.Minute) }
+	want := func(when string, minute int, sites ...incidents.DarkSite) {
+		t.Helper()
+		dark := must.Get(db.DarkSites(t.Context(), at(minute)))(t)
+		for i := range dark {
+			dark[i].Since = dark[i].Since.UTC()
+		}
+		must.Equal(t, when, sites, dark, cmpopts.EquateEmpty())
+	}
+	keep("n1", 0, 0)
+	keep("n2", 0, 10)
+	keep("theirs", 0, 20)
+	basement, attic, revoked := db.enrolled(t, db.anna), db.enrolled(t, db.anna), db.enrolled(t, db.anna)
+	seen := func(g accounts.Gateway, minute int) {
+		t.Helper()
+		must.Get(db.pool.Exec(t.Context(), `UPDATE gateways SET last_seen = $2 WHERE id = $1`, g.ID, at(minute)))(t)
+	}
+	seen(basement, 0)
+	seen(attic, 20)
+	seen(revoked, 0)
+	must.Do(t, db.RevokeGateway(t.Context(), db.anna, revoked.ID))
+
+	annas := incidents.DarkSite{CustomerID: db.anna, Since: at(10)}
+	cellar := incidents.DarkSite{CustomerID: db.anna, GatewayID: basement.ID, Since: at(0)}
+	want("all are well", 14)
+	want("one gateway of two, while others go on", 24, cellar)
+	want("one node of two sent within 15 minutes", 20, cellar)
+	want("the open site of a customer too", 34, annas, cellar)
+	want("given up after a month", 31*24*60)
+
+	keep("theirs", db.bruno, 25) // through an enrolled gateway from now on
+	seen(attic, 60)
+	want("after enrolment", 60, annas, cellar)
+	must.Do(t, db.RecordProbe(t.Context(), at(50), at(50)))
+	want("the service is late itself", 60, cellar)
+}
+
+// TestProbe delivers readings of the probe: a steady stream in disorder and twice, and
+// one that was late or came after a gap.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	start := instant()
+	type delivery struct{ published, received time.Duration }
+	var steady []delivery
+	for i := range 30 {
+		d := delivery{time.Duration(i) * time.Minute, time.Duration(i)*time.Minute + time.Second}
+		steady = append(steady, d, d)
+	}
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(steady), func(i, j int) {
+		if i/4 == j/4 {
+			steady[i], steady[j] = steady[j], steady[i]
+		}
+	})
+	for name, c := range map[string]struct {
+		readings []delivery
+		want     incident.Probe
+	}{
+		"none":   {},
+		"steady": {steady, incident.Probe{Published: start.Add(29 * time.Minute)}},
+		"received late": {
+			[]delivery{{0, 0}, {time.Minute, 2*time.Minute + time.Second}, {2 * time.Minute, 2 * time.Minute}},
+			incident.Probe{Published: start.Add(2 * time.Minute), LateAt: start.Add(2*time.Minute + time.Second)},
+		},
+		"after a gap": {
+			[]delivery{{0, 0}, {3 * time.Minute, 3 * time.Minute}, {4 * time.Minute, 4 * time.Minute}},
+			incident.Probe{Published: start.Add(4 * time.Minute), LateAt: start.Add(3 * time.Minute)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			for _, d := range c.readings {
+				must.Do(t, db.RecordProbe(t.Context(), start.Add(d.published), start.Add(d.received)))
+			}
+			must.Equal(t, "probe", c.want, must.Get(db.Probe(t.Context()))(t))
+		})
+	}
 }
