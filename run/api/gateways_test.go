@@ -130,13 +130,6 @@ func (g *testGateway) listed(tb testing.TB) map[string]any {
 	return nil
 }
 
-func (r reply) says(tb testing.TB, status int, detail string) {
-	tb.Helper()
-	if want := fmt.Sprintf(`{"detail":%q}`, detail); r.status != status || string(r.body) != want {
-		tb.Errorf("%s: %d %s, want %d %s", r.request, r.status, r.body, status, want)
-	}
-}
-
 // TestEnrolment shows contract 10.2.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
