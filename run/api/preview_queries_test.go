@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,15 +45,9 @@ func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	preview := func() int64 {
 		t.Helper()
 		before := queries.asked.Load()
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/rules/preview",
-			strings.NewReader(`{"days":7,"rules":[{"name":"Warm","quantity":"temperature","direction":"above","limit":20,"for_s":0,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`))
-		request.Header.Set("Authorization", "Bearer "+a.token)
-		request.Header.Set("Content-Type", "application/json")
-		got := httptest.NewRecorder()
-		counted.ServeHTTP(got, request)
-		if found := strings.Count(got.Body.String(), `"sensor_id"`); got.Code != http.StatusOK || found != sensors {
-			t.Fatalf("%d %s", got.Code, got.Body)
-		}
+		got := answer(t, counted, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+fmt.Sprintf(someRule, 20.0, "")+`]}`,
+			map[string]string{"Authorization": "Bearer " + a.token, "Content-Type": "application/json"}).is(t, http.StatusOK)
+		must.Equal(t, "sensors", sensors, strings.Count(string(got.body), `"sensor_id"`))
 		return queries.asked.Load() - before
 	}
 	add := func(rooms int) {

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"maps"
 	"net/http"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,42 +20,27 @@ import (
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
-	for name, test := range map[string]struct {
-		body   string
-		header map[string]string
-		status int
-	}{
-		"arrays a million deep":       {body: strings.Repeat("[", 1<<20), status: 400},
-		"objects many deep":           {body: strings.Repeat(`{"a":`, 200_000), status: 400},
-		"deep within the limit":       {body: `{"email":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`, status: 400},
-		"two hundred thousand fields": {body: `{` + fields(60_000) + `}`, status: 400},
-		"a number beyond numbers":     {body: `{"email":1e999999}`, status: 400},
-		"NUL within":                  {body: `{"email":"a\u0000@example.com","username":"user01","password":"Passw0rd"}`, status: 400},
-		"form":                        {body: "email=a@example.com", header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, status: 400},
+	var fields []string
+	for i := range 60_000 {
+		fields = append(fields, fmt.Sprintf(`"f%d":%d`, i, i))
+	}
+	const plain, form = "application/json", "application/x-www-form-urlencoded"
+	detail := regexp.MustCompile(`^\{"detail":"([^"\\]|\\.){1,900}"\}$`) // which repeats little of it
+	for name, test := range map[string]struct{ kind, body string }{
+		"arrays a million deep":   {plain, strings.Repeat("[", 1<<20)},
+		"objects many deep":       {plain, strings.Repeat(`{"a":`, 200_000)},
+		"deep within the limit":   {plain, `{"email":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`},
+		"sixty thousand fields":   {plain, `{` + strings.Join(fields, ",") + `}`},
+		"a number beyond numbers": {plain, `{"email":1e999999}`},
+		"NUL within":              {plain, `{"email":"a\u0000@example.com","username":"user01","password":"Passw0rd"}`},
+		"form":                    {form, "email=a@example.com"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			header := map[string]string{"Content-Type": "application/json"}
-			maps.Copy(header, test.header)
-			got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", test.body, header)
-			must.Equal(t, fmt.Sprintf("%.200s", got.Body), test.status, got.Code)
-			detailOf(t, got)
-			if got.Body.Len() > 1000 {
-				t.Errorf("the answer repeats %d bytes of it", got.Body.Len())
-			}
-		})
-	}
-}
-
-func fields(n int) string {
-	var all strings.Builder
-	for i := range n {
-		if i > 0 {
-			_ = all.WriteByte(',')
+		header := map[string]string{"Content-Type": test.kind}
+		got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", test.body, header)
+		if got.status != http.StatusBadRequest || !detail.Match(got.body) {
+			t.Errorf("%s: %d %.200s", name, got.status, got.body)
 		}
-		_, _ = fmt.Fprintf(&all, `"f%d":%d`, i, i)
 	}
-	return all.String()
 }
 
 // TestBombIsNotInflated holds that a compressed body is refused and never expanded: what is
@@ -72,7 +58,7 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 	got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", bomb.String(),
 		map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"})
 	runtime.ReadMemStats(&after)
-	must.Equal(t, "status", http.StatusBadRequest, got.Code)
+	got.is(t, http.StatusBadRequest)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 100<<20 {
 		t.Errorf("%d bytes were allocated for a bomb of %d", grown, bomb.Len())
 	}
@@ -83,33 +69,28 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
-	for name, test := range map[string]struct {
+	for _, test := range []struct {
 		token, method, path, body string
 		status                    int
 	}{
-		"success":         {a.token, http.MethodGet, "/api/v1/alerts/active", "", 200},
-		"no token":        {"", http.MethodGet, "/api/v1/alerts/active", "", 401},
-		"absent":          {a.token, http.MethodGet, "/api/v1/server_rooms/room/999", "", 404},
-		"unknown":         {"", http.MethodGet, "/nothing", "", 404},
-		"malformed":       {a.token, http.MethodPost, "/api/v1/server_rooms/new_room", "{", 400},
-		"wrong method":    {"", http.MethodPut, "/health", "", 405},
-		"documentation":   {"", http.MethodGet, "/docs", "", 200},
-		"OpenAPI":         {"", http.MethodGet, "/openapi.json", "", 200},
-		"readings as CSV": {a.token, http.MethodGet, "/api/v1/data/historical/none?start_time=2026-01-01&end_time=2026-01-02&format=csv", "", 404},
+		{a.token, http.MethodGet, "/api/v1/alerts/active", "", 200},
+		{"", http.MethodGet, "/api/v1/alerts/active", "", 401},
+		{a.token, http.MethodGet, "/api/v1/server_rooms/room/999", "", 404},
+		{"", http.MethodGet, "/nothing", "", 404},
+		{a.token, http.MethodPost, "/api/v1/server_rooms/new_room", "{", 400},
+		{"", http.MethodPut, "/health", "", 405},
+		{"", http.MethodGet, "/docs", "", 200},
+		{"", http.MethodGet, "/openapi.json", "", 200},
+		{a.token, http.MethodGet, "/api/v1/data/historical/none?start_time=2026-01-01&end_time=2026-01-02&format=csv", "", 404},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := s.send(t, test.token, test.method, test.path, test.body, map[string]string{"Origin": "https://evil.example"})
-			got.is(t, test.status)
-			must.Equal(t, "X-Content-Type-Options", "nosniff", got.header.Get("X-Content-Type-Options"))
-			must.Equal(t, "another origin may read it", "", got.header.Get("Access-Control-Allow-Origin"))
-			if strings.Contains(test.path, "/api/") {
-				must.Equal(t, "Cache-Control", "no-store", got.header.Get("Cache-Control"))
-			}
-			for _, name := range []string{"Server", "X-Powered-By"} {
-				must.Equal(t, name+" tells", "", got.header.Get(name))
-			}
-		})
+		got := s.send(t, test.token, test.method, test.path, test.body, map[string]string{"Origin": "https://evil.example"}).is(t, test.status)
+		want := map[string]string{"X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "", "Server": "", "X-Powered-By": ""}
+		if strings.Contains(test.path, "/api/") {
+			want["Cache-Control"] = "no-store"
+		}
+		for name, value := range want {
+			must.Equal(t, got.request+": "+name, value, got.header.Get(name))
+		}
 	}
 }
 
@@ -122,22 +103,20 @@ func TestInjection(t *testing.T) {
 		`'; DROP TABLE sensors; --`, `" OR ""="`, `1 OR 1=1`, `%27%20OR%201=1`, `../../etc/passwd`, `{{7*7}}`, `${jndi:ldap://x}`, "a\x00b", "<script>alert(1)</script>",
 	} {
 		path := "/api/v1/sensors/sensor/" + strings.NewReplacer("/", "%2F", " ", "%20", "\x00", "%00", `"`, "%22", "<", "%3C", ">", "%3E", "{", "%7B", "}", "%7D").Replace(evil)
-		if got := s.call(t, a.token, http.MethodGet, path, ""); got.status != 404 && got.status != 400 {
-			t.Errorf("sensor %q: %d %s", evil, got.status, got.body)
+		refused := func(got reply, statuses ...int) {
+			t.Helper()
+			if !slices.Contains(statuses, got.status) {
+				t.Errorf("%q: %s: %d %s", evil, got.request, got.status, got.body)
+			}
 		}
-		body := fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)
-		if got := s.call(t, "", http.MethodPost, "/api/v1/customers/login", body); got.status != 401 && got.status != 400 {
-			t.Errorf("login as %q: %d %s", evil, got.status, got.body)
-		}
+		refused(s.call(t, a.token, http.MethodGet, path, ""), 404, 400)
+		refused(s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)), 401, 400)
 		got := s.call(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, evil))
 		if strings.Contains(evil, "\x00") {
 			got.is(t, 400)
 			continue
 		}
 		got.has(t, 201, fmt.Sprintf(`"name":%q`, evil))
-	}
-	if got := s.call(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", "{\"name\":\"\xff\xfe\"}"); got.status != 201 && got.status != 400 {
-		t.Errorf("a name that is not UTF-8: %d %s", got.status, got.body)
 	}
 	s.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").is(t, 200)
 }
@@ -148,9 +127,9 @@ func TestNobodySetsWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
 	a, other := s.customer(t), s.customer(t)
-	got := s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id),
-		fmt.Sprintf(`{"username":"renamed1","id":%d,"customer_id":%d,"password_hash":"x","tokens_valid_after":"2099-01-01"}`, other.id, other.id))
-	got.has(t, 200, fmt.Sprintf(`"id":%d`, a.id))
+	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), fmt.Sprintf(
+		`{"username":"renamed1","id":%d,"customer_id":%d,"password_hash":"x","tokens_valid_after":"2099-01-01"}`, other.id, other.id)).
+		has(t, 200, fmt.Sprintf(`"id":%d`, a.id))
 	a.login(t) // with the password as it was
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Mine","id":1}`)
 	a.create(t, "/api/v1/sensors/new_sensor",

@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,10 +15,9 @@ import (
 // signedToken is a token of a person's generation.
 func signedToken(t *testing.T, subject string, person, generation int64) string {
 	t.Helper()
-	text := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+	return must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
 		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "person": person, "generation": generation,
 	}).SignedString([]byte(secretKey)))(t)
-	return text
 }
 
 func (s *testAPI) generation(t *testing.T, of *testCustomer) int64 {
@@ -47,49 +45,32 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
 	changer, other := s.customer(t), s.customer(t)
-	works := func(token string) bool {
-		return s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status == http.StatusOK
+	works := func(what, token string, want bool) {
+		t.Helper()
+		got := s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status
+		must.Equal(t, what+" works", want, got == http.StatusOK)
 	}
 	minted := signedToken(t, decimal(changer.id), changer.person, s.generation(t, changer))
-	if !works(minted) {
-		t.Error("a token is refused though the password never changed")
-	}
+	works("a token while the password never changed", minted, true)
 	for round := range 5 {
 		old := changer.token
-		if !works(old) {
-			t.Fatalf("round %d: a fresh token is refused", round)
-		}
+		works("a fresh token", old, true)
 		changer.password = fmt.Sprintf("Passw0rd%d", round)
-		got := s.call(t, old, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", changer.id), fmt.Sprintf(`{"password":%q}`, changer.password))
-		if got.status != http.StatusOK || strings.Contains(string(got.body), "assw") {
-			t.Fatalf("change: %d %s", got.status, got.body)
-		}
-		if works(old) {
-			t.Errorf("round %d: a token from before the change still works", round)
-		}
+		s.call(t, old, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", changer.id), fmt.Sprintf(`{"password":%q}`, changer.password)).
+			is(t, http.StatusOK).lacks(t, "assw")
+		works("a token from before the change", old, false)
 		changer.login(t)
 	}
-	if works(minted) {
-		t.Error("a token minted before the change still works")
-	}
+	works("a token minted before the change", minted, false)
 	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, changer.email)).is(t, 401)
 	present := s.generation(t, other)
-	for what, token := range map[string]string{
-		"of nobody": signedToken(t, decimal(other.id), 999999, present), "of another account": signedToken(t, decimal(changer.id), other.person, present),
-		"without a person": signedToken(t, decimal(other.id), 0, present),
-	} {
-		if works(token) {
-			t.Errorf("a token %s works", what)
-		}
-	}
-	if !works(other.token) {
-		t.Error("another customer's token was revoked")
-	}
+	works("a token of nobody", signedToken(t, decimal(other.id), 999999, present), false)
+	works("a token of another account", signedToken(t, decimal(changer.id), other.person, present), false)
+	works("a token without a person", signedToken(t, decimal(other.id), 0, present), false)
+	works("another customer's token", other.token, true)
 	// A change of anything else revokes nothing.
-	s.call(t, changer.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", changer.id), `{"username":"renamed"}`)
-	if !works(changer.token) {
-		t.Error("a new user name revoked the token")
-	}
+	s.call(t, changer.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", changer.id), `{"username":"renamed"}`).is(t, 200)
+	works("a token after a new user name", changer.token, true)
 }
 
 // TestLoginTime compares the time of an unknown e-mail with that of a wrong
