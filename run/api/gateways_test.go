@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,22 +50,17 @@ func (g *testGateway) public() ed25519.PublicKey {
 }
 
 // enrol sends what the gateway's program sends.
-func (g *testGateway) enrol(tb testing.TB, confirm bool) (reply, wire.EnrolReply) {
+func (g *testGateway) enrol(tb testing.TB, confirm bool) reply {
 	tb.Helper()
 	body := must.Get(json.Marshal(wire.EnrolRequest{Code: g.code, PublicKey: g.public(), Confirm: confirm}))(tb)
-	got := g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/enrol", string(body))
-	var decoded wire.EnrolReply
-	strictly(tb, got, &decoded)
-	return got, decoded
+	return g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/enrol", string(body))
 }
 
 // enrolled is [testCustomer.gateway] with its key.
 func (a *testCustomer) enrolled(tb testing.TB, name string) *testGateway {
 	tb.Helper()
 	g := a.gateway(tb, name)
-	if got, said := g.enrol(tb, true); got.status != http.StatusOK || said.GatewayID != g.id {
-		tb.Fatalf("enrol: %d %s", got.status, got.body)
-	}
+	must.Equal(tb, "enrolled", g.id, strictly[wire.EnrolReply](tb, g.enrol(tb, true)).GatewayID)
 	return g
 }
 
@@ -80,54 +74,45 @@ func (g *testGateway) next() wire.StatusRequest {
 
 func (g *testGateway) signed(tb testing.TB, status wire.StatusRequest) string {
 	tb.Helper()
-	signed := must.Get(wire.SignStatus(g.key, status))(tb)
-	body := must.Get(json.Marshal(signed))(tb)
-	return string(body)
+	return string(must.Get(json.Marshal(must.Get(wire.SignStatus(g.key, status))(tb)))(tb))
 }
 
-func (g *testGateway) send(tb testing.TB, body string) (reply, wire.StatusReply) {
+func (g *testGateway) send(tb testing.TB, body string) reply {
 	tb.Helper()
-	got := g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/status", body)
-	var decoded wire.StatusReply
-	strictly(tb, got, &decoded)
-	return got, decoded
+	return g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/status", body)
 }
 
-func (g *testGateway) report(tb testing.TB, status wire.StatusRequest) (reply, wire.StatusReply) {
+func (g *testGateway) report(tb testing.TB, status wire.StatusRequest) reply {
 	tb.Helper()
 	return g.send(tb, g.signed(tb, status))
 }
 
 // reports is report of a status that is taken.
-func (g *testGateway) reports(tb testing.TB, status wire.StatusRequest) {
+func (g *testGateway) reports(tb testing.TB, status wire.StatusRequest) wire.StatusReply {
 	tb.Helper()
-	got, _ := g.report(tb, status)
-	got.is(tb, http.StatusOK)
+	return strictly[wire.StatusReply](tb, g.report(tb, status))
 }
 
 // strictly decodes a success as the gateway does, and finds fields that it does not know.
-func strictly(tb testing.TB, got reply, into any) {
+func strictly[T any](tb testing.TB, got reply) (body T) {
 	tb.Helper()
-	if got.status != http.StatusOK {
-		return
-	}
-	decoder := json.NewDecoder(bytes.NewReader(got.body))
+	decoder := json.NewDecoder(bytes.NewReader(got.is(tb, http.StatusOK).body))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	if err := decoder.Decode(&body); err != nil {
 		tb.Fatalf("%v in %s", err, got.body)
 	}
+	return body
 }
 
-func (g *testGateway) listed(tb testing.TB) map[string]any {
+// listed is what the owner is shown of the gateway.
+func (g *testGateway) listed(tb testing.TB, fields ...string) []any {
 	tb.Helper()
 	all := get[[]map[string]any](tb, g.owner, http.MethodGet, "/api/v1/gateways", "")
-	for _, one := range all {
-		if one["id"] == g.id {
-			return one
-		}
+	values := make([]any, len(fields))
+	for i, field := range fields {
+		values[i] = all[slices.IndexFunc(all, func(one map[string]any) bool { return one["id"] == g.id })][field]
 	}
-	tb.Fatalf("gateway %s is not in %v", g.id, all)
-	return nil
+	return values
 }
 
 // TestEnrolment shows contract 10.2.
@@ -138,13 +123,10 @@ func TestEnrolment(t *testing.T) {
 	const unknown = "Enrolment code is unknown or has expired"
 
 	// Asking changes nothing.
-	got, said := g.enrol(t, false)
-	if want := (wire.EnrolReply{GatewayID: g.id, Name: "Basement", Account: a.email, ProjectID: "project", Topic: "data"}); got.status != 200 || said != want {
-		t.Errorf("asked: %d %+v, want %+v", got.status, said, want)
-	}
-	if l := g.listed(t); l["enrolled_at"] != nil || l["name"] != "Basement" || l["last_seen"] != nil {
-		t.Errorf("asking enrolled it: %v", l)
-	}
+	got := g.enrol(t, false)
+	asked := wire.EnrolReply{GatewayID: g.id, Name: "Basement", Account: a.email, ProjectID: "project", Topic: "data"}
+	must.Equal(t, "asked", asked, strictly[wire.EnrolReply](t, got))
+	must.Equal(t, "listed", []any{nil, "Basement", nil}, g.listed(t, "enrolled_at", "name", "last_seen"))
 	s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q,"public_key":null,"confirm":false}`, g.code)).has(t, 200, a.email)
 
 	spelled := func(code string) *testGateway {
@@ -154,50 +136,40 @@ func TestEnrolment(t *testing.T) {
 	}
 	spellings := []string{g.code, strings.ToLower(g.code), strings.ReplaceAll(g.code, "-", ""), " " + strings.ReplaceAll(g.code, "-", " ") + " "}
 	for _, code := range spellings {
-		asked, _ := spelled(code).enrol(t, false)
-		must.Equal(t, "asked with "+code, string(got.body), string(asked.body))
+		must.Equal(t, "asked with "+code, string(got.body), string(spelled(code).enrol(t, false).body))
 	}
 
 	// The code and key again get the same answer, as when the first was lost, whenever.
-	first, said := g.enrol(t, true)
-	if first.status != 200 || !said.Confirmed || said.Account != a.email {
-		t.Errorf("enrol: %d %s", first.status, first.body)
-	}
+	first := g.enrol(t, true)
+	asked.Confirmed = true
+	must.Equal(t, "enrolled", asked, strictly[wire.EnrolReply](t, first))
 	for range 2 {
 		for _, code := range spellings {
-			if again, _ := spelled(code).enrol(t, true); again.status != 200 || string(again.body) != string(first.body) {
-				t.Errorf("again with %q: %d %s, first %s", code, again.status, again.body, first.body)
-			}
+			again := spelled(code).enrol(t, true).is(t, 200)
+			must.Equal(t, "again with "+code, string(first.body), string(again.body))
 		}
 		s.execute(t, `UPDATE gateways SET code_expires_at = now() - interval '1 day' WHERE id = $1`, g.id)
 	}
-	if l := g.listed(t); l["enrolled_at"] == nil {
-		t.Errorf("not enrolled: %v", l)
-	}
+	must.Equal(t, "is enrolled", false, g.listed(t, "enrolled_at")[0] == nil)
 	thief := *g
 	_, thief.key, _ = ed25519.GenerateKey(rand.Reader)
 	for _, confirm := range []bool{false, true} {
-		other, _ := thief.enrol(t, confirm)
-		other.says(t, http.StatusConflict, "The code has enrolled another gateway")
+		thief.enrol(t, confirm).says(t, http.StatusConflict, "The code has enrolled another gateway")
 	}
 	for _, key := range []string{"", `,"public_key":null`} {
-		got := s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q%s}`, g.code, key))
-		got.says(t, http.StatusConflict, "The code has enrolled another gateway")
+		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q%s}`, g.code, key)).
+			says(t, http.StatusConflict, "The code has enrolled another gateway")
 	}
 
-	for _, body := range []string{`{"code":"NOSUC-HCODE","confirm":true,"public_key":%q}`, `{"code":"NOSUC-HCODE"}`} {
-		if strings.Contains(body, "%q") {
-			body = fmt.Sprintf(body, base64.StdEncoding.EncodeToString(g.public()))
-		}
-		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", body).says(t, 404, unknown)
+	for _, key := range []string{"", fmt.Sprintf(`,"confirm":true,"public_key":%q`, base64.StdEncoding.EncodeToString(g.public()))} {
+		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", `{"code":"NOSUC-HCODE"`+key+`}`).says(t, 404, unknown)
 	}
 	late, withdrawn := a.gateway(t, "Attic"), a.gateway(t, "Cellar")
 	s.execute(t, `UPDATE gateways SET code_expires_at = now() - interval '1 second' WHERE id = $1`, late.id)
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+withdrawn.id, "").is(t, 204)
 	for _, refused := range []*testGateway{late, withdrawn} {
 		for _, confirm := range []bool{false, true} {
-			got, _ := refused.enrol(t, confirm)
-			got.says(t, 404, unknown)
+			refused.enrol(t, confirm).says(t, 404, unknown)
 		}
 	}
 	for _, key := range []string{`"AAAA"`, `null`, `"not base64!"`, `7`, `"` + strings.Repeat("A", 43) + `="`} { // the last is of small order
@@ -206,21 +178,16 @@ func TestEnrolment(t *testing.T) {
 
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").says(t, 404, "Gateway not found")
-	revoked, _ := g.enrol(t, true)
-	revoked.says(t, 404, unknown)
-	must.Equal(t, "revoked", true, g.listed(t)["revoked"])
+	g.enrol(t, true).says(t, 404, unknown)
+	must.Equal(t, "revoked", []any{true}, g.listed(t, "revoked"))
 }
 
 // TestGuessingCodesIsLimited holds that unknown codes have a limit per client, and
 // right ones have none. Contract 10.2.
 func TestGuessingCodesIsLimited(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	var mutex sync.Mutex
-	s := newTestAPI(t, func(c *Config) {
-		c.TrustedProxies = []string{"peer"}
-		c.Clock = func() time.Time { mutex.Lock(); defer mutex.Unlock(); return now }
-	})
+	s := newTestAPI(t, func(c *Config) { c.TrustedProxies = []string{"peer"} })
+	s.stop(s.now())
 	g := s.customer(t).gateway(t, "Basement")
 	ask := func(client, code string) reply {
 		t.Helper()
@@ -233,14 +200,11 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 		ask("192.0.2.1", "WRONG").says(t, 404, "Enrolment code is unknown or has expired")
 	}
 	for _, code := range []string{"WRONG", g.code} {
-		got := ask("192.0.2.1", code)
-		got.says(t, http.StatusTooManyRequests, "Too many unknown enrolment codes")
+		got := ask("192.0.2.1", code).says(t, http.StatusTooManyRequests, "Too many unknown enrolment codes")
 		must.Equal(t, "Retry-After", "6", got.header.Get("Retry-After"))
 	}
 	ask("192.0.2.2", g.code).is(t, 200)
-	mutex.Lock()
-	now = now.Add(6 * time.Second)
-	mutex.Unlock()
+	s.forward(6 * time.Second)
 	ask("192.0.2.1", g.code).is(t, 200)
 }
 
@@ -255,32 +219,29 @@ func TestRightCodeIsNoGuess(t *testing.T) {
 		go func() {
 			other := *g
 			_, other.key, _ = ed25519.GenerateKey(rand.Reader)
-			got, _ := other.enrol(t, true)
-			statuses <- got.status
+			statuses <- other.enrol(t, true).status
 		}()
 	}
 	count := map[int]int{}
 	for range 20 {
 		count[<-statuses]++
 	}
-	if count[http.StatusOK] != 1 || count[http.StatusConflict] != 19 {
-		t.Errorf("answers %v, want one 200 and else 409", count)
-	}
+	must.Equal(t, "answers", map[int]int{http.StatusOK: 1, http.StatusConflict: 19}, count)
 }
 
 // TestGuessesAtOnceCount sends more unknown codes at once than a client may try: they count
 // however many are under way. Contract 10.2.
 func TestGuessesAtOnceCount(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t, func(c *Config) { now := time.Now(); c.Clock = func() time.Time { return now } })
+	s := newTestAPI(t)
+	s.stop(s.now())
 	g := s.customer(t).gateway(t, "Basement")
 	var guessers sync.WaitGroup
 	for range 20 {
 		guessers.Go(func() { s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", `{"code":"WRONG"}`) })
 	}
 	guessers.Wait()
-	got, _ := g.enrol(t, true)
-	got.says(t, http.StatusTooManyRequests, "Too many unknown enrolment codes")
+	g.enrol(t, true).says(t, http.StatusTooManyRequests, "Too many unknown enrolment codes")
 }
 
 // TestDiscoveredNodes shows contract 10.13 over HTTP.
@@ -352,10 +313,7 @@ func TestWrongSystemClockIsLogged(t *testing.T) {
 	recorded := g.next() // and sent again a day later: nobody's clock is off
 	recorded.SentAt = recorded.SentAt.Add(-24 * time.Hour)
 	g.reports(t, recorded)
-	lines := strings.Count(log.String(), `"msg":"a gateway's system clock is off","gateway":"`+g.id+`","clock_offset_ms":`)
-	if lines != 2 {
-		t.Errorf("logged %d times:\n%s", lines, log.String())
-	}
+	must.Equal(t, "lines", 2, strings.Count(log.String(), `"msg":"a gateway's system clock is off","gateway":"`+g.id+`","clock_offset_ms":`))
 }
 
 // TestNumberOfGateways shows contract 10.13.
@@ -396,7 +354,7 @@ func TestNumberOfGateways(t *testing.T) {
 	a.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+kept.id, "").is(t, 204)
 	a.gateway(t, "in its place")
 	limit()
-	must.Equal(t, "revoked", true, kept.listed(t)["revoked"])
+	must.Equal(t, "revoked", []any{true}, kept.listed(t, "revoked"))
 	s.execute(t, `UPDATE gateways SET revoked_at = now() - interval '366 days' WHERE id = $1`, kept.id)
 	b.gateway(t, "removes old ones")
 	must.Equal(t, "after a year it is there", 0, s.count(t, `SELECT count(*) FROM gateways WHERE id = $1`, kept.id))
@@ -421,13 +379,11 @@ func TestDarkSitesAreLogged(t *testing.T) {
 		logged = slices.DeleteFunc(strings.Split(log.String(), "\n"), func(line string) bool { return !strings.Contains(line, "a site is dark") })
 		return len(logged) >= len(dark)
 	})
-	if len(logged) != len(dark) {
-		t.Fatalf("logged %q", logged)
-	}
+	must.Equal(t, "lines", len(dark), len(logged))
 	for i, customer := range []int64{a.id, b.id} {
-		want := regexp.MustCompile(`"msg":"a site is dark","gateway":"` + dark[i].id + `","customer_id":` + strconv.FormatInt(customer, 10) + `,"dark_s":1[2-9]\d\d}$`)
-		if !want.MatchString(logged[i]) {
-			t.Errorf("logged %s", logged[i])
+		want := fmt.Sprintf(`"msg":"a site is dark","gateway":%q,"customer_id":%d,"dark_s":1[2-9]\d\d}$`, dark[i].id, customer)
+		if !regexp.MustCompile(want).MatchString(logged[i]) {
+			t.Errorf("logged %s, want %s", logged[i], want)
 		}
 	}
 }

@@ -36,61 +36,48 @@ func TestGatewayStatus(t *testing.T) {
 	status := g.next()
 	status.ClockOffsetMS, status.OutboxReadings = -1500, 7
 	status.Nodes = []wire.StatusNode{{NodeID: "n1", LastHeartbeat: s.now()}, {NodeID: "n2"}}
-	body := g.signed(t, status)
-	before := time.Now()
-	got, said := g.send(t, body)
-	if got.status != 200 || said.Nonce != status.Nonce || said.Account != a.email || said.Revoked || said.Clone ||
-		said.ProjectID != "project" || said.Topic != "data" || said.AccessToken != "" {
-		t.Fatalf("status: %d %+v", got.status, said)
-	}
+	body, before := g.signed(t, status), time.Now()
+	said := strictly[wire.StatusReply](t, g.send(t, body))
 	if said.Time.Before(before.Add(-time.Second)) || said.Time.After(time.Now().Add(time.Second)) {
 		t.Errorf("time %s", said.Time)
 	}
-	l := g.listed(t)
-	if l["version"] != "1.2.3" || l["role"] != "active" || l["nodes"] != 2.0 || l["clock_offset_ms"] != -1500.0 || l["outbox_readings"] != 7.0 || l["last_seen"] == nil || l["clone"] != false {
-		t.Errorf("listed as %v", l)
-	}
+	said.Time, said.PairKey = time.Time{}, nil
+	must.Equal(t, "status", wire.StatusReply{Nonce: status.Nonce, Account: a.email, ProjectID: "project", Topic: "data"}, said)
+	must.Equal(t, "listed", []any{"1.2.3", "active", 2.0, -1500.0, 7.0, false},
+		g.listed(t, "version", "role", "nodes", "clock_offset_ms", "outbox_readings", "clone"))
+	must.Equal(t, "was seen", false, g.listed(t, "last_seen")[0] == nil)
 
 	// A recording is refused whatever booted since. It has no secret and blames nobody.
 	recorded := []string{body}
 	for range 3 {
 		for _, recording := range recorded {
-			replayed, _ := g.send(t, recording)
-			replayed.says(t, http.StatusConflict, "This status was received before")
+			g.send(t, recording).says(t, http.StatusConflict, "This status was received before")
 		}
 		g.boot, g.sequence = rand.Text(), 0
-		recorded = append(recorded, g.signed(t, g.next()))
-		if got, said := g.send(t, recorded[len(recorded)-1]); got.status != 200 || said.Clone || len(said.PairKey) == 0 {
-			t.Errorf("restarted after a recording: %d %s", got.status, got.body)
+		restarted := g.next()
+		recorded = append(recorded, g.signed(t, restarted))
+		if said := g.reports(t, restarted); said.Clone || len(said.PairKey) == 0 {
+			t.Errorf("restarted after a recording: %+v", said)
 		}
 	}
-	must.Equal(t, "a clone after recordings", false, g.listed(t)["clone"])
+	must.Equal(t, "a clone after recordings", []any{false}, g.listed(t, "clone"))
 	// Who has the key, too, is shown.
 	second := *g
 	second.boot, second.sequence = rand.Text(), 0
 	second.reports(t, second.next())
-	if got, said := g.report(t, g.next()); got.status != 200 || !said.Clone || g.listed(t)["clone"] != true {
-		t.Errorf("beside a second machine: %d %s", got.status, got.body)
-	}
+	must.Equal(t, "a clone beside a second machine", []any{true, true}, []any{g.reports(t, g.next()).Clone, g.listed(t, "clone")[0]})
 
 	other := a.enrolled(t, "Attic")
-	forged, _ := g.send(t, strings.Replace(other.signed(t, other.next()), other.id, g.id, 1))
-	forged.says(t, 401, refused)
-	altered := g.next()
-	signed := must.Get(wire.SignStatus(g.key, altered))(t)
+	g.send(t, strings.Replace(other.signed(t, other.next()), other.id, g.id, 1)).says(t, 401, refused)
+	signed := must.Get(wire.SignStatus(g.key, g.next()))(t)
 	signed.Request = bytes.Replace(signed.Request, []byte("1.2.3"), []byte("9.9.9"), 1)
-	changed, _ := json.Marshal(signed)
-	answered, _ := g.send(t, string(changed))
-	answered.says(t, 401, refused)
+	g.send(t, string(must.Get(json.Marshal(signed))(t))).says(t, 401, refused)
 	stranger := &testGateway{owner: a, id: "gw-nobody", key: g.key, boot: "b"}
-	unknown, _ := stranger.report(t, stranger.next())
-	unknown.says(t, 401, refused)
-	waiting := a.gateway(t, "Loft")
-	early, _ := waiting.report(t, waiting.next())
-	early.says(t, 401, refused)
+	for _, unknown := range []*testGateway{stranger, a.gateway(t, "Loft")} {
+		unknown.report(t, unknown.next()).says(t, 401, refused)
+	}
 	for _, malformed := range []string{`{"gateway_id":"` + g.id + `","request":"!","signature":"AAAA"}`, `{"gateway_id":"","request":"","signature":""}`, `{}`} {
-		got, _ := g.send(t, malformed)
-		got.is(t, 400)
+		g.send(t, malformed).is(t, 400)
 	}
 
 	// What a gateway has signed and no gateway sends names the field.
@@ -105,11 +92,13 @@ func TestGatewayStatus(t *testing.T) {
 	} {
 		status := other.next()
 		change(&status)
-		got, _ := other.report(t, status)
-		got.has(t, 400, `{"detail":"request: `)
-		got.has(t, 400, field)
+		other.report(t, status).has(t, 400, `{"detail":"request: `, field)
 	}
 	// What has another type does too, and no type of the program.
+	sign := func(request string) string {
+		signature := ed25519.Sign(other.key, []byte("coldaisle/status/1\n"+other.id+"\n"+request))
+		return string(must.Get(json.Marshal(wire.SignedStatus{GatewayID: other.id, Request: []byte(request), Signature: signature}))(t))
+	}
 	for request, want := range map[string]string{
 		`{"sequence":"1"}`:                    "sequence: unexpected string",
 		`{"sequence":1.5}`:                    "sequence: unexpected number 1.5",
@@ -121,40 +110,26 @@ func TestGatewayStatus(t *testing.T) {
 		`{"nodes":[{"last_reading":"noon"}]}`: "times must be in RFC 3339",
 		`{`:                                   "unexpected end of JSON input",
 	} {
-		wrong, _ := json.Marshal(wire.SignedStatus{
-			GatewayID: other.id, Request: []byte(request), Signature: ed25519.Sign(other.key, []byte("coldaisle/status/1\n"+other.id+"\n"+request)),
-		})
-		got, _ := other.send(t, string(wrong))
-		got.says(t, http.StatusBadRequest, "request: gateway request is malformed: "+want)
+		other.send(t, sign(request)).says(t, http.StatusBadRequest, "request: gateway request is malformed: "+want)
 	}
-	empty, _ := json.Marshal(wire.SignedStatus{
-		GatewayID: other.id, Request: []byte("null"), Signature: ed25519.Sign(other.key, []byte("coldaisle/status/1\n"+other.id+"\nnull")),
-	})
-	missing, _ := other.send(t, string(empty))
-	missing.has(t, 400, "gateway_id")
+	other.send(t, sign("null")).has(t, 400, "gateway_id")
 
 	// A gateway whose clock is wrong learns the time, and nothing else happens.
 	wrong := other.next()
 	wrong.SentAt, wrong.Version = time.Unix(0, 0), "of 1970"
-	told, said := other.report(t, wrong)
-	if told.status != 200 || said.Time.Before(before) || said.Nonce != wrong.Nonce {
-		t.Errorf("a wrong clock: %d %s", told.status, told.body)
+	if told := other.reports(t, wrong); told.Time.Before(before) || told.Nonce != wrong.Nonce {
+		t.Errorf("a wrong clock: %+v", told)
 	}
-	if l := other.listed(t); l["last_seen"] != nil || l["version"] != "" {
-		t.Errorf("what is out of date was kept: %v", l)
-	}
+	must.Equal(t, "what is out of date was kept", []any{nil, ""}, other.listed(t, "last_seen", "version"))
 	corrected := other.next()
 	corrected.SentAt = time.Unix(10, 0)
 	corrected.ClockOffsetMS = time.Since(corrected.SentAt).Milliseconds()
-	if got, _ := other.report(t, corrected); got.status != 200 || other.listed(t)["version"] != "1.2.3" {
-		t.Errorf("a corrected clock: %d %s", got.status, got.body)
-	}
+	other.reports(t, corrected)
+	must.Equal(t, "of a corrected clock", []any{"1.2.3"}, other.listed(t, "version"))
 
 	// Revoked it is told so at once.
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
-	if got, said := g.report(t, g.next()); got.status != 200 || !said.Revoked {
-		t.Errorf("revoked: %d %s", got.status, got.body)
-	}
+	must.Equal(t, "revoked", true, g.reports(t, g.next()).Revoked)
 }
 
 // TestPairKey shows contract 10.14: one secret of each customer's, told to the gateways that may
@@ -167,9 +142,7 @@ func TestPairKey(t *testing.T) {
 	first, second, others := a.enrolled(t, "Basement"), a.enrolled(t, "Attic"), b.enrolled(t, "Elsewhere")
 	key := func(g *testGateway) []byte {
 		t.Helper()
-		got, said := g.report(t, g.next())
-		got.is(t, 200)
-		return said.PairKey
+		return g.reports(t, g.next()).PairKey
 	}
 	shared, foreign := key(first), key(others)
 	if len(shared) != 32 || !bytes.Equal(shared, key(second)) || !bytes.Equal(shared, key(first)) || bytes.Equal(shared, foreign) {
@@ -177,13 +150,9 @@ func TestPairKey(t *testing.T) {
 	}
 	stale := first.next()
 	stale.SentAt = stale.SentAt.Add(-6 * time.Minute)
-	if got, said := first.report(t, stale); got.status != 200 || said.PairKey != nil {
-		t.Errorf("a status that is out of date: %d %s", got.status, got.body)
-	}
+	must.Equal(t, "for a status that is out of date", []byte(nil), first.reports(t, stale).PairKey)
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+first.id, "").is(t, 204)
-	if got := key(first); got != nil {
-		t.Errorf("a revoked gateway is told %x", got)
-	}
+	must.Equal(t, "for a revoked gateway", []byte(nil), key(first))
 	renewed := key(second)
 	if len(renewed) != 32 || bytes.Equal(renewed, shared) || !bytes.Equal(foreign, key(others)) {
 		t.Errorf("after the revocation the key is %x, before it was %x", renewed, shared)
@@ -191,14 +160,10 @@ func TestPairKey(t *testing.T) {
 	texts := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`) + log.String() + string(s.call(t, a.token, http.MethodGet, "/api/v1/gateways", "").body)
 	for _, secret := range [][]byte{shared, renewed} {
 		for _, form := range []string{hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {
-			if strings.Contains(texts, form) {
-				t.Errorf("the key is told:\n%s", texts)
-			}
+			must.Equal(t, "the key is in "+texts, false, strings.Contains(texts, form))
 		}
 	}
-	if !strings.Contains(texts, "revokeGateway") {
-		t.Errorf("the audit log was not read:\n%s", texts)
-	}
+	must.Contain(t, "what was searched", texts, "revokeGateway")
 }
 
 // fakeIAM answers generateAccessToken as Google documents it:
@@ -206,8 +171,7 @@ func TestPairKey(t *testing.T) {
 type fakeIAM struct {
 	mutex  sync.Mutex
 	calls  []string
-	expiry time.Time
-	fail   bool
+	expiry time.Time // zero where it fails
 }
 
 const accessToken = "ya29.c.token-of-the-tests"
@@ -222,7 +186,7 @@ func (f *fakeIAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := json.NewDecoder(r.Body).Decode(&request)
 	f.calls = append(f.calls, fmt.Sprintf("%s %s %v %s", r.Method, r.URL.Path, request.Scope, request.Lifetime))
 	w.Header().Set("Content-Type", "application/json")
-	if f.fail || err != nil {
+	if f.expiry.IsZero() || err != nil {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = fmt.Fprint(w, `{"error":{"code":403,"message":"Permission 'iam.serviceAccounts.getAccessToken' denied","status":"PERMISSION_DENIED"}}`)
 		return
@@ -230,10 +194,10 @@ func (f *fakeIAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"accessToken":%q,"expireTime":%q}`, fmt.Sprintf("%s-%d", accessToken, len(f.calls)), f.expiry.UTC().Format(time.RFC3339))
 }
 
-func (f *fakeIAM) set(expiry time.Time, fail bool) {
+func (f *fakeIAM) set(expiry time.Time) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.expiry, f.fail = expiry, fail
+	f.expiry = expiry
 }
 
 func (f *fakeIAM) all() []string {
@@ -246,64 +210,55 @@ func (f *fakeIAM) all() []string {
 // life and lasts while IAM is unavailable. It is in no log. Contract 10.11.
 func TestGatewayAccessToken(t *testing.T) {
 	t.Parallel()
-	var mutex sync.Mutex
-	now := time.Now().Truncate(time.Second)
-	clock := func() time.Time { mutex.Lock(); defer mutex.Unlock(); return now }
-	forward := func(d time.Duration) { mutex.Lock(); defer mutex.Unlock(); now = now.Add(d) }
-	begin := now
+	begin := time.Now().Truncate(time.Second)
 	iam := &fakeIAM{expiry: begin.Add(time.Hour)}
 	server := httptest.NewServer(iam)
 	t.Cleanup(server.Close)
 	var log bytes.Buffer
 	s := newTestAPI(t, func(c *Config) {
-		c.Clock, c.Log = clock, logging.New(&log, slog.LevelDebug, "")
-		c.GatewayTokens = gateways.NewPublishingTokens("publisher@project.iam.gserviceaccount.com", clock,
+		c.Log = logging.New(&log, slog.LevelDebug, "")
+		c.GatewayTokens = gateways.NewPublishingTokens("publisher@project.iam.gserviceaccount.com", c.Clock,
 			option.WithEndpoint(server.URL), option.WithHTTPClient(server.Client()))
 	})
-	s.now = clock
+	s.stop(begin)
 	a := s.customer(t)
 	g, other := a.enrolled(t, "Basement"), a.enrolled(t, "Attic")
 	wantToken := func(g *testGateway, number int, expires time.Time) {
 		t.Helper()
-		got, said := g.report(t, g.next())
 		want := ""
 		if number > 0 {
 			want = fmt.Sprintf("%s-%d", accessToken, number)
 		}
-		if got.status != 200 || said.AccessToken != want || !said.TokenExpiresAt.Equal(expires) {
-			t.Errorf("%d %s, want token %d until %s", got.status, got.body, number, expires)
+		if said := g.reports(t, g.next()); said.AccessToken != want || !said.TokenExpiresAt.Equal(expires) {
+			t.Errorf("%+v, want token %d until %s", said, number, expires)
 		}
 	}
 	wantToken(g, 1, begin.Add(time.Hour))
 	wantToken(other, 1, begin.Add(time.Hour))
-	forward(29 * time.Minute)
+	s.forward(29 * time.Minute)
 	wantToken(g, 1, begin.Add(time.Hour))
-	forward(2 * time.Minute)
-	iam.set(begin.Add(90*time.Minute), false)
+	s.forward(31 * time.Minute)
+	iam.set(begin.Add(90 * time.Minute))
 	wantToken(g, 2, begin.Add(90*time.Minute))
-	forward(31 * time.Minute)
-	iam.set(time.Time{}, true)
+	s.forward(62 * time.Minute)
+	iam.set(time.Time{})
 	wantToken(g, 2, begin.Add(90*time.Minute))
 	wantToken(g, 2, begin.Add(90*time.Minute))
 	must.Equal(t, "requests", 3, len(iam.all()))
-	forward(29 * time.Minute)
+	s.forward(91 * time.Minute)
 	wantToken(g, 0, time.Time{})
-	iam.set(begin.Add(3*time.Hour), false)
-	forward(10 * time.Second)
+	iam.set(begin.Add(3 * time.Hour))
+	s.forward(91*time.Minute + 10*time.Second)
 	wantToken(g, 5, begin.Add(3*time.Hour))
 	must.Equal(t, "asked", "POST /v1/projects/-/serviceAccounts/publisher@project.iam.gserviceaccount.com:generateAccessToken [https://www.googleapis.com/auth/pubsub] 3600s", iam.all()[0])
 
 	wrong := g.next()
-	wrong.SentAt = now.Add(-6 * time.Minute)
-	if got, said := g.report(t, wrong); got.status != 200 || said.AccessToken != "" {
-		t.Errorf("a status that is out of date: %d %s", got.status, got.body)
-	}
+	wrong.SentAt = wrong.SentAt.Add(-6 * time.Minute)
+	must.Equal(t, "for a status that is out of date", "", g.reports(t, wrong).AccessToken)
 	a.login(t) // the customer's own token has expired
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
-	if got, said := g.report(t, g.next()); got.status != 200 || !said.Revoked || said.AccessToken != "" {
-		t.Errorf("a revoked one: %d %s", got.status, got.body)
-	}
-	if text := log.String(); strings.Contains(text, accessToken) || !strings.Contains(text, "no access token for a gateway") {
-		t.Errorf("the log has the token, or not its failure:\n%s", text)
-	}
+	revoked := g.reports(t, g.next())
+	must.Equal(t, "for a revoked one", []any{true, ""}, []any{revoked.Revoked, revoked.AccessToken})
+	must.Equal(t, "the log has the token", false, strings.Contains(log.String(), accessToken))
+	must.Contain(t, "the log", log.String(), "no access token for a gateway")
 }

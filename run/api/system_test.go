@@ -43,18 +43,28 @@ type testAPI struct {
 	saved    map[string]string // what cases of a table save for later ones
 
 	accounts atomic.Int64
-	ahead    atomic.Int64 // of the machine's clock, in ns
+	stopped  atomic.Pointer[time.Time] // what the machine's clock says to the API
+	ahead    atomic.Int64              // of that, in ns
 }
 
 // forward has the API's clock be so much ahead of the machine's.
 func (s *testAPI) forward(by time.Duration) { s.ahead.Store(int64(by)) }
+
+// stop has the machine's clock stand still for the API.
+func (s *testAPI) stop(at time.Time) { s.stopped.Store(&at) }
 
 // newTestAPI starts one; change may alter what the API is built of.
 func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	tb.Helper()
 	pool := pgtest.New(tb)
 	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), saved: map[string]string{}}
-	s.now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+	s.now = func() time.Time {
+		now := time.Now()
+		if at := s.stopped.Load(); at != nil {
+			now = *at
+		}
+		return now.Add(time.Duration(s.ahead.Load()))
+	}
 	cfg := bareConfig(logging.New(tb.Output(), slog.LevelError, ""))
 	cfg.DB, cfg.Readings, cfg.Clock = s.store.DB, s.readings, s.now
 	for _, c := range change {
@@ -126,13 +136,10 @@ func (s *testAPI) holdsBefore(tb testing.TB, node string) {
 func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature float64) int64 {
 	tb.Helper()
 	s.holdsBefore(tb, node)
-	outcome, err := s.store.InsertAlert(tb.Context(), alert.Event{
-		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50,
-		Temperature: temperature, Humidity: 40,
-	})
-	if err != nil || outcome != incidents.AlertStored {
-		tb.Fatalf("outcome %v, %v", outcome, err)
-	}
+	outcome := must.Get(s.store.InsertAlert(tb.Context(), alert.Event{
+		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50, Temperature: temperature, Humidity: 40,
+	}))(tb)
+	must.Equal(tb, "outcome", incidents.AlertStored, outcome)
 	return scalar[int64](tb, s, `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node)
 }
 
@@ -176,19 +183,15 @@ func newTestCustomer(tb testing.TB, change ...func(*Config)) (*testAPI, *testCus
 func (a *testCustomer) login(tb testing.TB) {
 	tb.Helper()
 	got := a.call(tb, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password))
-	var body struct {
+	a.token = into[struct {
 		AccessToken string `json:"access_token"`
-	}
-	if err := json.Unmarshal(got.body, &body); err != nil || body.AccessToken == "" {
-		tb.Fatalf("login: %d %s", got.status, got.body)
-	}
-	a.token = body.AccessToken
+	}](tb, got).AccessToken
 	var claims struct{ Person int64 }
 	must.Do(tb, json.Unmarshal(must.Get(base64.RawURLEncoding.DecodeString(strings.Split(a.token, ".")[1]))(tb), &claims))
 	a.person = claims.Person
 }
 
-// create posts and returns the id of what was made, 0 where it is a text.
+// create posts and returns the id of what was made.
 func (a *testCustomer) create(tb testing.TB, path, body string) int64 {
 	tb.Helper()
 	return idOf(tb, a.call(tb, a.token, http.MethodPost, path, body))
@@ -213,14 +216,9 @@ func (a *testCustomer) heldSensor(tb testing.TB, ids ...string) (room int64) {
 	return room
 }
 
+// idOf is the id of what was made, 0 where it is a text.
 func idOf(tb testing.TB, got reply) int64 {
 	tb.Helper()
-	var made struct {
-		ID any `json:"id"`
-	}
-	if err := json.Unmarshal(got.body, &made); err != nil || got.status != http.StatusCreated {
-		tb.Fatalf("create: %d %s", got.status, got.body)
-	}
-	id, _ := made.ID.(float64)
+	id, _ := into[struct{ ID any }](tb, got.is(tb, http.StatusCreated)).ID.(float64)
 	return int64(id)
 }
