@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,11 +60,9 @@ func (a *testCustomer) wait(tb testing.TB, after int64) <-chan shownChanges {
 	tb.Helper()
 	answer := make(chan shownChanges, 1)
 	go func() {
-		got := a.call(tb, a.token, http.MethodGet, changesPath+fmt.Sprintf("?wait_s=30&after=%d", after), "")
 		var body shownChanges
-		if err := json.Unmarshal(got.body, &body); err != nil || got.status != http.StatusOK {
-			tb.Errorf("%d %s", got.status, got.body)
-		}
+		got := a.call(tb, a.token, http.MethodGet, changesPath+fmt.Sprintf("?wait_s=30&after=%d", after), "").is(tb, http.StatusOK)
+		_ = json.Unmarshal(got.body, &body) // the test sees what it is not
 		answer <- body
 	}()
 	return answer
@@ -93,9 +90,7 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	if took > 2*time.Second {
 		t.Errorf("it took %v, and as long before", took)
 	}
-	if fmt.Sprint(got.Changes) != "[started too_hot open]" || got.More {
-		t.Fatalf("%+v", got)
-	}
+	must.Equal(t, "changes, more", "[started too_hot open] false", fmt.Sprint(got.Changes, got.More))
 	if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
 		t.Errorf("%+v", i)
 	}
@@ -142,13 +137,10 @@ func TestChangesGoOnAfterARestart(t *testing.T) {
 		a.sensors(t, room, id)
 		s.judge(t, id, s.now(), 60)
 	}
-	if got := a.changes(t, ""); len(got.Changes) != 0 || got.Next != sensors || got.More {
-		t.Errorf("without a cursor: %+v", got)
-	}
+	must.Equal(t, "without a cursor", shownChanges{Changes: []shownChange{}, Next: sensors}, a.changes(t, ""))
 	var part shownChanges
 	for last := int64(0); last < sensors; {
-		cfg := s.api.cfg
-		server := httptest.NewServer(must.Get(New(cfg))(t))
+		server := httptest.NewServer(must.Get(New(s.api.cfg))(t))
 		t.Cleanup(server.Close)
 		s.url = server.URL
 		part = a.changes(t, "?limit=2&after=%d", part.Next)
@@ -157,13 +149,9 @@ func TestChangesGoOnAfterARestart(t *testing.T) {
 				t.Fatalf("number %d, want %d", c.Number, last)
 			}
 		}
-		if part.More != (last < sensors) || part.Next != last {
-			t.Fatalf("after %d: %+v", last, part)
-		}
+		must.Equal(t, "more, next", []any{last < sensors, last}, []any{part.More, part.Next})
 	}
-	if got := a.changes(t, "?after=%d&wait_s=1", part.Next); len(got.Changes) != 0 || got.Next != sensors {
-		t.Errorf("at the end: %+v", got)
-	}
+	must.Equal(t, "at the end", shownChanges{Changes: []shownChange{}, Next: sensors}, a.changes(t, "?after=%d&wait_s=1", part.Next))
 	const beyond = "after: is beyond the last change of this account"
 	s.call(t, a.token, http.MethodGet, changesPath+"?after=6&wait_s=30", "").says(t, 400, beyond)
 	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=5", "").says(t, 400, beyond)
@@ -185,9 +173,9 @@ func TestChangesOfAKeysRooms(t *testing.T) {
 	s.judge(t, "n2", s.now(), 60)
 	must.Equal(t, "all changes", "[started too_hot open]", fmt.Sprint(a.changes(t, "?after=0").Changes))
 	s.judge(t, "n1", s.now(), 60)
-	if got := <-answer; fmt.Sprint(got.Changes) != "[started too_hot open]" || got.Changes[0].Incident.RoomID != seen {
-		t.Errorf("%+v", got)
-	}
+	got := <-answer
+	must.Equal(t, "changes", "[started too_hot open]", fmt.Sprint(got.Changes))
+	must.Equal(t, "room", seen, got.Changes[0].Incident.RoomID)
 }
 
 // TestWaitEnds shows what ends a wait besides a change: its time, the client, and the end of
@@ -211,47 +199,45 @@ func TestWaitEnds(t *testing.T) {
 		request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+"?after=0&wait_s=30", nil))(t)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		go func() {
-			for {
+			for status := 0; status != http.StatusOK; {
 				response, err := http.DefaultTransport.RoundTrip(request)
 				if err != nil {
 					ended <- err
 					return
 				}
 				_ = response.Body.Close()
-				if response.StatusCode == http.StatusOK {
-					ended <- nil
-					return
-				}
+				status = response.StatusCode
 				time.Sleep(10 * time.Millisecond) // until the request that asks for the limit has gone
 			}
+			ended <- nil
 		}()
 		return ended
 	}
 	full := func() bool {
 		got := s.call(t, a.token, http.MethodGet, changesPath+"?after=0&wait_s=1", "")
-		if got.status == http.StatusTooManyRequests && (got.header.Get("Retry-After") != "5" || !strings.Contains(string(got.body), "At most 20")) {
-			t.Errorf("%v %s", got.header, got.body)
+		if got.status != http.StatusTooManyRequests {
+			return false
 		}
-		return got.status == http.StatusTooManyRequests
+		must.Equal(t, "Retry-After", "5", got.header.Get("Retry-After"))
+		got.has(t, http.StatusTooManyRequests, "At most 20")
+		return true
 	}
-	var all []<-chan error
-	for range 20 {
-		all = append(all, waits(clients))
+	crowd := func(ctx context.Context) (all []<-chan error) {
+		for range 20 {
+			all = append(all, waits(ctx))
+		}
+		return all
 	}
+	all := crowd(clients)
 	must.Eventually(t, "the limit", full)
 	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=0&wait_s=1", "").is(t, http.StatusOK)
 	leave()
 	for _, ended := range all {
-		if err := <-ended; err == nil {
-			t.Error("a client that has gone was answered")
-		}
+		must.Equal(t, "a client that has gone was answered", false, <-ended == nil)
 	}
 	must.Eventually(t, "their end", func() bool { return !full() })
 
-	all = nil
-	for range 20 {
-		all = append(all, waits(t.Context()))
-	}
+	all = crowd(t.Context())
 	must.Eventually(t, "the limit again", full) // all of them wait
 	began = time.Now()
 	stopRunning()

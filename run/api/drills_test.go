@@ -34,14 +34,13 @@ type shownDrill struct {
 }
 
 // reached lists the stages that a drill has reached.
-func (d shownDrill) reached() string {
-	var reached []string
+func (d shownDrill) reached() (stages []string) {
 	for _, s := range d.Stages {
 		if s.At != nil {
-			reached = append(reached, s.Stage)
+			stages = append(stages, s.Stage)
 		}
 	}
-	return strings.Join(reached, " ")
+	return stages
 }
 
 // drillRoom has a sensor that is heard, and a rule that judges only after an hour.
@@ -54,6 +53,22 @@ func drillRoom(t *testing.T, s *testAPI, a *testCustomer) (room, rule int64) {
 	return room, rule
 }
 
+// drill starts one at a sensor, by fields of the body.
+func (a *testCustomer) drill(tb testing.TB, rule int64, fields string) startedDrill {
+	tb.Helper()
+	return get[startedDrill](tb, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"%s}`, rule, fields))
+}
+
+func (a *testCustomer) shownDrill(tb testing.TB, id int) shownDrill {
+	tb.Helper()
+	return get[shownDrill](tb, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", id), "")
+}
+
+// message is what Pub/Sub brings of the drill that was started last.
+func message(topic *published[alerting.DrillMessage]) incidents.DrillMessage {
+	return incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
+}
+
 // TestDrill runs a drill beside a real incident of the same room and cause: it is never joined to
 // it, comes after it, and is in no count of real incidents.
 func TestDrill(t *testing.T) {
@@ -61,67 +76,41 @@ func TestDrill(t *testing.T) {
 	topic := &published[alerting.DrillMessage]{}
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	room, rule := drillRoom(t, s, a)
-	started := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
-	path := fmt.Sprintf("/api/v1/drills/%d", started.Drill.ID)
-	shown := func() shownDrill { return get[shownDrill](t, a, http.MethodGet, path, "") }
-	must.Equal(t, "state", "running", started.Drill.State)
-	must.Equal(t, "code", "", started.Code)
-	must.Equal(t, "stages", "sent published", shown().reached())
+	started := a.drill(t, rule, "")
+	reached := func(stages ...string) {
+		t.Helper()
+		must.Equal(t, "stages", stages, a.shownDrill(t, started.Drill.ID).reached())
+	}
+	must.Equal(t, "state, code", []string{"running", ""}, []string{started.Drill.State, started.Code})
+	reached("sent", "published")
 
-	m := incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
+	m := message(topic)
 	for range 2 { // each delivered twice
 		must.Equal(t, "ingested", true, must.Get(s.store.IngestDrill(t.Context(), m))(t))
 		must.Equal(t, "judged", true, must.Get(s.store.JudgeDrill(t.Context(), m))(t))
 		must.Equal(t, "alert", true, must.Get(s.store.AlertDrill(t.Context(), m.Code))(t))
 	}
-	must.Equal(t, "stages", "sent published ingested judged alert", shown().reached())
+	reached("sent", "published", "ingested", "judged", "alert")
 	s.judge(t, "n2", time.Now(), 60) // a real one, of the thresholds
-	type told struct {
-		ID       int64
-		Drill    bool
-		Cause    string
-		Severity string
-		Worst    struct {
-			Reason string
-			Limit  float64
-		}
-		Timeline []struct{ Event string }
+	body, _ := a.overview(t, "")
+	if len(body.Incidents) != 2 || body.Incidents[0].Drill || !body.Incidents[1].Drill {
+		t.Fatalf("incidents %+v", body.Incidents)
 	}
-	overview := get[struct {
-		Sentence struct {
-			IncidentID int64 `json:"incident_id"`
-			Others     int
-			Drills     int
-		}
-		Incidents []told
-		Counts    struct{ Lasting, Open int } `json:"incident_counts"`
-		Rooms     []struct{ State string }
-	}](t, a, http.MethodGet, "/api/v1/overview", "")
-	if len(overview.Incidents) != 2 || overview.Incidents[0].Drill || !overview.Incidents[1].Drill {
-		t.Fatalf("incidents %+v", overview.Incidents)
-	}
-	drilled := overview.Incidents[1]
+	real, drilled := body.Incidents[0], body.Incidents[1]
 	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
-	if !strings.HasPrefix(drilled.Worst.Reason, "Only a drill: ") {
-		t.Errorf("reason %q", drilled.Worst.Reason)
-	}
-	if overview.Sentence.IncidentID != overview.Incidents[0].ID || overview.Sentence.Others != 0 || overview.Sentence.Drills != 1 ||
-		overview.Counts.Lasting != 1 || overview.Counts.Open != 1 {
-		t.Errorf("sentence %+v, counts %+v", overview.Sentence, overview.Counts)
-	}
-	must.Equal(t, "stages", "sent published ingested judged alert shown", shown().reached())
-	_, metrics := s.metrics(t, a.key(t, `"scope":"read"`).text, scraped)
-	if !strings.Contains(metrics, fmt.Sprintf(`coldaisle_drill{room="Hall",cause="too_hot",severity="critical",drill="%d"} 1`, started.Drill.ID)) ||
-		strings.Count(metrics, "\ncoldaisle_incidents{") != 1 {
-		t.Errorf("metrics %s", metrics)
-	}
+	must.Contain(t, "reason", drilled.Worst.Reason, "Only a drill: ")
+	must.Equal(t, "sentence, others, drills", fmt.Sprint(real.ID, 0, 1), fmt.Sprint(body.Sentence.IncidentID, body.Sentence.Others, body.Sentence.Drills))
+	must.Equal(t, "lasting, open", []int{1, 1}, []int{body.IncidentCounts["lasting"], body.IncidentCounts["open"]})
+	reached("sent", "published", "ingested", "judged", "alert", "shown")
+	metrics := s.metrics(t, a.key(t, `"scope":"read"`).text, scraped)
+	metrics.has(t, 200, fmt.Sprintf(`coldaisle_drill{room="Hall",cause="too_hot",severity="critical",drill="%d"} 1`, started.Drill.ID))
+	must.Equal(t, "incidents in the metrics", 1, strings.Count(string(metrics.body), "\ncoldaisle_incidents{"))
 
-	must.Equal(t, "incident", drilled.ID, shown().Incident)
-	incidentPath := fmt.Sprintf("/api/v1/incidents/%d", drilled.ID)
-	a.call(t, a.token, http.MethodPost, incidentPath+"/told", "").is(t, 204)
-	a.call(t, a.token, http.MethodPost, incidentPath+"/actions", `{"action":"take"}`).is(t, 200)
-	d := shown()
-	must.Equal(t, "stages", "sent published ingested judged alert shown told taken", d.reached())
+	must.Equal(t, "incident", drilled.ID, a.shownDrill(t, started.Drill.ID).Incident)
+	a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", drilled.ID), "").is(t, 204)
+	a.act(t, drilled.ID, `"action":"take"`)
+	reached("sent", "published", "ingested", "judged", "alert", "shown", "told", "taken")
+	d := a.shownDrill(t, started.Drill.ID)
 	must.Equal(t, "state", "passed", d.State)
 	for i := 1; i < len(d.Stages)-2; i++ { // told and taken are people's
 		if d.Stages[i].At.Before(*d.Stages[i-1].At) {
@@ -129,16 +118,11 @@ func TestDrill(t *testing.T) {
 		}
 	}
 	// It is over once it is through, and nobody has to see it; the real one lasts.
-	lasting := get[[]told](t, a, http.MethodGet, "/api/v1/incidents?state=lasting", "")
-	if len(lasting) != 1 || lasting[0].Drill {
-		t.Errorf("lasting %+v", lasting)
+	for _, lasting := range a.incidents(t, "?state=lasting") {
+		must.Equal(t, "it lasts", real.ID, lasting.ID)
 	}
 	must.Equal(t, "unseen", 0, must.Get(s.store.Unseen(t.Context(), a.id))(t))
-	var events []string
-	for _, e := range get[told](t, a, http.MethodGet, incidentPath, "").Timeline {
-		events = append(events, e.Event)
-	}
-	must.Equal(t, "timeline", "started taken ended", strings.Join(events, " "))
+	must.Equal(t, "timeline", "[started taken ended]", fmt.Sprint(a.incident(t, drilled.ID).Timeline))
 	for table, want := range map[string]int{"alerts": 0, "excursions": 1, "sensor_data.readings": 2, fmt.Sprintf("room_incidents WHERE room_id = %d", room): 2} {
 		must.Equal(t, "rows in "+table, want, s.count(t, `SELECT count(*) FROM `+table))
 	}
@@ -154,7 +138,7 @@ func TestDrillOutlivesItsClient(t *testing.T) {
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	s.api.ServeHTTP(httptest.NewRecorder(), request)
 	drills := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills", "")
-	must.Equal(t, "stages", "sent published", drills[0].reached())
+	must.Equal(t, "stages", []string{"sent", "published"}, drills[0].reached())
 }
 
 // leaving is a topic whose first message has its client go.
@@ -177,12 +161,11 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 		if missing == "published" {
 			topic.failing(errors.New("Pub/Sub is away"))
 		}
-		d := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)).Drill
-		failed[missing] = d.ID
+		failed[missing] = a.drill(t, rule, "").Drill.ID
 		if missing == "published" {
 			continue
 		}
-		m := incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
+		m := message(topic)
 		if missing != "ingested" {
 			must.Get(s.store.IngestDrill(t.Context(), m))(t)
 		}
@@ -193,26 +176,24 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 		if missing != "alert" {
 			must.Get(s.store.AlertDrill(t.Context(), m.Code))(t)
 		}
-		shown := a.incidents(t, "?state=lasting")
+		shown := a.incidents(t, "?state=lasting")[0].ID
 		if missing != "told" {
-			a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", shown[0].ID), "").is(t, 204)
+			a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", shown), "").is(t, 204)
 		}
 		if missing != "taken" {
-			a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", shown[0].ID), `{"action":"take"}`).is(t, 200)
+			a.act(t, shown, `"action":"take"`)
 		}
 	}
-	onSite := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1","on_site":true}`, rule))
-	failed["sent"] = onSite.Drill.ID
-	unshown := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)).Drill
-	failed["shown"] = unshown.ID
-	m := incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
+	failed["sent"] = a.drill(t, rule, `,"on_site":true`).Drill.ID
+	failed["shown"] = a.drill(t, rule, "").Drill.ID
+	m := message(topic)
 	must.Get(s.store.IngestDrill(t.Context(), m))(t)
 	must.Get(s.store.JudgeDrill(t.Context(), m))(t)
 	must.Get(s.store.AlertDrill(t.Context(), m.Code))(t)
 
 	s.forward(incident.DrillTime + time.Second)
 	for stage, id := range failed {
-		d := get[shownDrill](t, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", id), "")
+		d := a.shownDrill(t, id)
 		if stage == "taken" {
 			must.Equal(t, "not taken yet", "running", d.State)
 		} else if d.State != "failed" || d.FailedStage != stage {
@@ -221,13 +202,11 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	}
 	s.forward(incident.DrillTakenTime + time.Second)
 	a.login(t) // the token is over, too
-	d := get[shownDrill](t, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", failed["taken"]), "")
+	d := a.shownDrill(t, failed["taken"])
 	must.Equal(t, "not taken", "failed taken", d.State+" "+d.FailedStage)
-	if lasting := a.incidents(t, "?state=lasting&cause=too_hot"); len(lasting) != 0 { // the sensor is silent by then
-		t.Errorf("after their time still last %+v", lasting)
-	}
+	must.Equal(t, "lasting after their time", 0, len(a.incidents(t, "?state=lasting&cause=too_hot"))) // the sensor is silent by then
 	list := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills?limit=3", "")
-	if len(list) != 3 || list[0].ID != unshown.ID {
+	if len(list) != 3 || list[0].ID != failed["shown"] {
 		t.Errorf("list %+v", list)
 	}
 }
@@ -239,7 +218,7 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	_, rule := drillRoom(t, s, a)
 	start := func(onSite bool) string {
-		started := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1","on_site":%v}`, rule, onSite))
+		started := a.drill(t, rule, fmt.Sprintf(`,"on_site":%t`, onSite))
 		if onSite {
 			return strings.ToLower(started.Code[:10]) + "-" + started.Code[10:] // as somebody types it
 		}
@@ -258,9 +237,7 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 	}
 	late := start(false)
 	s.execute(t, `UPDATE drills SET created_at = created_at - interval '5 minutes 1 second'`)
-	if must.Get(s.store.JudgeDrill(t.Context(), incidents.DrillMessage{Code: late}))(t) {
-		t.Error("a code is judged after its time")
-	}
+	must.Equal(t, "judged after its time", false, must.Get(s.store.JudgeDrill(t.Context(), incidents.DrillMessage{Code: late}))(t))
 	must.Equal(t, "incidents", 2, s.count(t, `SELECT count(*) FROM room_incidents`))
 }
 
@@ -280,30 +257,30 @@ func TestRefusedDrills(t *testing.T) {
 	wide := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 33.0, ""))
 	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 34.0, `,"sensor_id":"n1"`)) // which judges it instead
 	off := a.create(t, "/api/v1/rules", strings.Replace(fmt.Sprintf(someRule, 31.0, ""), `"enabled":true`, `"enabled":false`, 1))
+	silent, other := "The sensor is silent: its readings would alarm nobody", "rule_id: the rule does not apply to the sensor"
 	for _, c := range []struct {
-		body   string
+		rule   int64
+		sensor string
 		status int
 		detail string
 	}{
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"never"}`, rule), 409, "The sensor is silent: its readings would alarm nobody"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"gone"}`, rule), 409, "The sensor is silent: its readings would alarm nobody"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"worked-on"}`, elsewhere), 409, "A maintenance window covers the sensor: its readings would alarm nobody"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"nobody"}`, rule), 404, "Sensor not found"},
-		{`{"rule_id":999999,"sensor_id":"n1"}`, 404, "Rule not found"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, elsewhere), 400, "rule_id: the rule does not apply to the sensor"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, wide), 400, "rule_id: the rule does not apply to the sensor"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, off), 400, "rule_id: the rule is off"},
-		{`{"sensor_id":"n1"}`, 400, "expected required property rule_id to be present"},
-		{`{"rule_id":"x","sensor_id":"n1"}`, 400, "rule_id: expected integer"},
+		{rule, "never", 409, silent},
+		{rule, "gone", 409, silent},
+		{elsewhere, "worked-on", 409, "A maintenance window covers the sensor: its readings would alarm nobody"},
+		{rule, "nobody", 404, "Sensor not found"},
+		{999999, "n1", 404, "Rule not found"},
+		{elsewhere, "n1", 400, other},
+		{wide, "n1", 400, other},
+		{off, "n1", 400, "rule_id: the rule is off"},
 	} {
-		a.call(t, a.token, http.MethodPost, "/api/v1/drills", c.body).says(t, c.status, c.detail)
+		body := fmt.Sprintf(`{"rule_id":%d,"sensor_id":%q}`, c.rule, c.sensor)
+		a.call(t, a.token, http.MethodPost, "/api/v1/drills", body).says(t, c.status, c.detail)
 	}
 	for range incidents.MaxDrills {
-		a.call(t, a.token, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)).is(t, 201)
+		a.drill(t, rule, "")
 	}
 	got := a.call(t, a.token, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
 	got.says(t, 429, "At most 10 drills in a day")
-	if got.header.Get("Retry-After") == "" || len(topic.all()) != incidents.MaxDrills {
-		t.Errorf("header %v, %d published", got.header, len(topic.all()))
-	}
+	must.Equal(t, "published", incidents.MaxDrills, len(topic.all()))
+	must.Equal(t, "has Retry-After", true, got.header.Get("Retry-After") != "")
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -45,8 +44,14 @@ type shownIncident struct {
 	Excursions               int
 	Worst                    shownExcursion
 	Now                      *shownNow
-	Timeline                 []struct{ Event, Person, Comment string }
+	Drill                    bool
+	Timeline                 []shownEvent
 }
+
+// shownEvent is one of the timeline.
+type shownEvent struct{ Event, Person, Comment string }
+
+func (e shownEvent) String() string { return e.Event }
 
 type shownNow struct {
 	Value, Rate    *float64
@@ -61,16 +66,18 @@ type shownExcursion struct {
 	SensorID   string `json:"sensor_id"`
 	State      string
 	Reason     string
+	Limit      float64
 }
 
-func get[T any](tb testing.TB, a *testCustomer, method, path, body string) (into T) {
+func get[T any](tb testing.TB, a *testCustomer, method, path, body string) T {
 	tb.Helper()
-	got := a.call(tb, a.token, method, path, body)
-	if got.status >= 300 {
-		tb.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
-	}
-	must.Do(tb, json.Unmarshal(got.body, &into))
-	return into
+	return into[T](tb, a.call(tb, a.token, method, path, body))
+}
+
+// incident is one with its timeline.
+func (a *testCustomer) incident(tb testing.TB, id int64) shownIncident {
+	tb.Helper()
+	return get[shownIncident](tb, a, http.MethodGet, fmt.Sprint(incidentsPath, id), "")
 }
 
 func (a *testCustomer) incidents(tb testing.TB, query string) []shownIncident {
@@ -122,21 +129,17 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	a.heldSensor(t, "odd-1")
-	do := func(method, path, body string, status int) (into map[string]any) {
-		t.Helper()
-		got := a.call(t, a.token, method, path, body)
-		got.is(t, status)
-		must.Do(t, json.Unmarshal(got.body, &into))
-		return into
-	}
 	verdict := fmt.Sprintf("/api/v1/excursions/%d/verdict", s.anomaly(t, "odd-1"))
+	put := func(path, body string) map[string]any {
+		t.Helper()
+		return get[map[string]any](t, a, http.MethodPut, path, body)
+	}
 	shown := func() map[string]any {
 		t.Helper()
 		return get[[]map[string]any](t, a, http.MethodGet, "/api/v1/excursions?kind=anomaly", "")[0]
 	}
-	got := shown()
-	if got["verdict"] != nil || got["reason"] != "unchanged for 52 min" || got["band_low"] != 21.0 || got["band_high"] != 23.0 || got["probability"] != 0.0001 {
-		t.Errorf("%v", got)
+	for field, want := range map[string]any{"verdict": nil, "reason": "unchanged for 52 min", "band_low": 21.0, "band_high": 23.0, "probability": 0.0001} {
+		must.Equal(t, field, want, shown()[field])
 	}
 	prediction := func() map[string]any {
 		t.Helper()
@@ -147,42 +150,33 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 		return all[0]
 	}
 	for _, c := range []struct{ verdict, feedback string }{{"right", "ok"}, {"wrong", "not_ok"}, {"expected", "not_ok"}, {"expected", "not_ok"}} {
-		body := do(http.MethodPut, verdict, fmt.Sprintf(`{"verdict":%q}`, c.verdict), 200)
-		if p := prediction(); body["verdict"] != c.verdict || p["feedback"] != c.feedback {
-			t.Errorf("judged %s: %v, prediction %v", c.verdict, body["verdict"], p["feedback"])
-		}
+		must.Equal(t, "verdict", any(c.verdict), put(verdict, fmt.Sprintf(`{"verdict":%q}`, c.verdict))["verdict"])
+		must.Equal(t, "prediction judged "+c.verdict, any(c.feedback), prediction()["feedback"])
 	}
 	// The verdict on the prediction is one on the anomaly.
 	feedback := fmt.Sprintf("/api/v1/prediction-feedback/%.0f", prediction()["id"])
 	for _, c := range []struct{ feedback, verdict string }{{"not_ok", "expected"}, {"ok", "right"}, {"not_ok", "wrong"}} {
-		do(http.MethodPut, feedback, fmt.Sprintf(`{"feedback":%q}`, c.feedback), 200)
-		must.Equal(t, "verdict after "+c.feedback, c.verdict, shown()["verdict"])
+		put(feedback, fmt.Sprintf(`{"feedback":%q}`, c.feedback))
+		must.Equal(t, "verdict after "+c.feedback, any(c.verdict), shown()["verdict"])
 	}
-	do(http.MethodPut, verdict, `{"verdict":"perhaps"}`, 400)
-	do(http.MethodPut, "/api/v1/excursions/999/verdict", `{"verdict":"right"}`, 404)
+	a.call(t, a.token, http.MethodPut, verdict, `{"verdict":"perhaps"}`).is(t, 400)
+	a.call(t, a.token, http.MethodPut, "/api/v1/excursions/999/verdict", `{"verdict":"right"}`).is(t, 404)
 	s.judge(t, "odd-1", s.now(), 55)
 	hot := get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions?kind=threshold", "")[0].ID
-	do(http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", hot), `{"verdict":"right"}`, 400)
+	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", hot), `{"verdict":"right"}`).is(t, 400)
 	s.execute(t, `UPDATE prediction_feedback SET used_in_training = true`)
-	do(http.MethodPut, verdict, `{"verdict":"right"}`, 400)
-	must.Equal(t, "verdict after training", "wrong", shown()["verdict"])
+	a.call(t, a.token, http.MethodPut, verdict, `{"verdict":"right"}`).is(t, 400)
+	must.Equal(t, "verdict after training", any("wrong"), shown()["verdict"])
 
 	const settings = "/api/v1/ml/settings"
-	for _, c := range []struct {
-		body         string
-		status       int
-		extrapolated any
-	}{{"", 200, false}, {`{"false_alarms_per_month":0.3}`, 200, true}, {`{"false_alarms_per_month":30}`, 200, false}, {`{"false_alarms_per_month":0.2}`, 400, nil}, {`{"false_alarms_per_month":31}`, 400, nil}, {`{}`, 400, nil}} {
-		method := http.MethodPut
-		if c.body == "" {
-			method = http.MethodGet
-		}
-		must.Equal(t, c.body, c.extrapolated, do(method, settings, c.body, c.status)["extrapolated"])
+	a.call(t, a.token, http.MethodGet, settings, "").has(t, 200, `"extrapolated":false`)
+	for _, body := range []string{`{"false_alarms_per_month":0.2}`, `{"false_alarms_per_month":31}`, `{}`} {
+		a.call(t, a.token, http.MethodPut, settings, body).is(t, 400)
 	}
-	status, err := s.store.SensorStatuses(t.Context(), []reading.Node{{ID: "odd-1"}})
-	if err != nil || status[reading.Node{ID: "odd-1"}].Budget != 30 {
-		t.Errorf("detection is told %+v, %v", status, err)
-	}
+	must.Equal(t, "0.3 is extrapolated", any(true), put(settings, `{"false_alarms_per_month":0.3}`)["extrapolated"])
+	must.Equal(t, "30 is extrapolated", any(false), put(settings, `{"false_alarms_per_month":30}`)["extrapolated"])
+	node := reading.Node{ID: "odd-1"}
+	must.Equal(t, "what detection is told", 30.0, must.Get(s.store.SensorStatuses(t.Context(), []reading.Node{node}))(t)[node].Budget)
 }
 
 // TestIncidentFromBeginToEnd has two sensors of a room become too hot and cool down: one
@@ -198,10 +192,8 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	if len(open) != 1 || open[0].Cause != "too_hot" || open[0].Severity != "critical" || !open[0].Breaking || open[0].Excursions != 2 {
 		t.Fatalf("%+v", open)
 	}
-	if now := open[0].Now; now == nil || now.Sensors != 2 || now.Heard != 2 || open[0].Worst.SensorID != "n2" || open[0].Worst.Reason != "Temperature above 50.0 °C, peak 60.0 °C" {
-		t.Errorf("%+v", open[0])
-	}
-	path := fmt.Sprint(incidentsPath, open[0].ID)
+	must.Equal(t, "now", &shownNow{Value: new(60.0), Sensors: 2, Heard: 2}, open[0].Now)
+	must.Equal(t, "worst", []string{"n2", "Temperature above 50.0 °C, peak 60.0 °C"}, []string{open[0].Worst.SensorID, open[0].Worst.Reason})
 	for query, want := range map[string][]string{
 		"": {"n2", "n1"}, fmt.Sprintf("?incident_id=%d", open[0].ID): {"n2", "n1"}, fmt.Sprintf("?room_id=%d", room): {"n2", "n1"}, "?room_id=99": nil,
 		"?sensor_id=n1": {"n1"}, "?sensor_id=%20": nil, "?kind=silence": nil, "?kind=threshold&limit=1": {"n2"}, "?end_time=2020-01-01": nil,
@@ -216,7 +208,7 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
 		s.judge(t, node, begin.Add(2*time.Minute), 20)
 	}
-	if cleared := get[shownIncident](t, a, http.MethodGet, path, ""); cleared.State != "open" || cleared.Breaking || cleared.Resolution != "cleared" || cleared.Now == nil {
+	if cleared := a.incident(t, open[0].ID); cleared.State != "open" || cleared.Breaking || cleared.Resolution != "cleared" || cleared.Now == nil {
 		t.Errorf("cleared: %+v", cleared)
 	}
 	s.forward(9 * time.Minute)
@@ -224,15 +216,10 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 		found := slices.DeleteFunc(a.incidents(t, query), func(i shownIncident) bool { return i.Cause == "silent" }) // by now
 		must.Equal(t, query, want, len(found))
 	}
-	over := get[shownIncident](t, a, http.MethodGet, path, "")
-	var events []string
-	for _, e := range over.Timeline {
-		events = append(events, e.Event)
-	}
-	must.Equal(t, "events", []string{"started", "joined", "worse", "cleared", "ended"}, events)
-	if over.State != "over" || over.Now != nil || over.Seen {
-		t.Errorf("over: %+v", over)
-	}
+	over := a.incident(t, open[0].ID)
+	must.Equal(t, "events", "[started joined worse cleared ended]", fmt.Sprint(over.Timeline))
+	must.Equal(t, "state, seen", "over false", fmt.Sprint(over.State, " ", over.Seen))
+	must.Equal(t, "now", (*shownNow)(nil), over.Now)
 }
 
 // TestIncidentOfARuleSwitchedOff has a sensor that is as hot as before, and nothing that judges it:
@@ -252,14 +239,11 @@ func TestIncidentOfARuleSwitchedOff(t *testing.T) {
 	}
 	get[map[string]any](t, a, http.MethodPut, path, strings.Replace(rule, `"enabled":true`, `"enabled":false`, 1))
 	muted := a.incidents(t, "")[0]
-	if muted.Breaking || muted.Resolution != "rule_changed" || muted.Worst.SensorID != "n1" || muted.Now.Value == nil || *muted.Now.Value != 40 {
-		t.Errorf("switched off: %+v, now %+v", muted, muted.Now)
-	}
+	must.Equal(t, "switched off", "false rule_changed n1", fmt.Sprint(muted.Breaking, " ", muted.Resolution, " ", muted.Worst.SensorID))
+	must.Equal(t, "now", new(40.0), muted.Now.Value)
 	s.forward(11 * time.Minute)
 	over := slices.DeleteFunc(a.incidents(t, "?state=over"), func(i shownIncident) bool { return i.Cause == "silent" })
-	if len(over) != 1 || over[0].Resolution != "rule_changed" {
-		t.Errorf("over: %+v", over)
-	}
+	must.Equal(t, "over", "rule_changed", over[0].Resolution)
 }
 
 // TestActOnIncident shows contract 11.3: who has an incident, what each action needs, who may,
@@ -293,28 +277,24 @@ func TestActOnIncident(t *testing.T) {
 		{`"action":"give_back","comment":"Spare part is ordered"`, "open", "", "Spare part is ordered", nil, true},
 	} {
 		before := s.count(t, `SELECT count(*) FROM audit_log`)
-		events := len(get[shownIncident](t, a, http.MethodGet, fmt.Sprint(incidentsPath, hot), "").Timeline)
+		events := len(a.incident(t, hot).Timeline)
 		got := a.act(t, hot, c.fields)
-		if got.State != c.state || got.TakenBy != c.takenBy || got.Comment != c.comment || (got.SnoozedUntil == nil) != (c.until == nil) || c.until != nil && !got.SnoozedUntil.Equal(*c.until) {
-			t.Errorf("%s: %+v", c.fields, got)
-		}
+		must.Equal(t, c.fields, []string{c.state, c.takenBy, c.comment}, []string{got.State, got.TakenBy, got.Comment})
+		must.Equal(t, c.fields+": until", c.until, got.SnoozedUntil)
 		want := map[bool]int{true: 1}[c.changes]
 		must.Equal(t, c.fields+": entries", want, s.count(t, `SELECT count(*) FROM audit_log`)-before)
-		timeline := get[shownIncident](t, a, http.MethodGet, fmt.Sprint(incidentsPath, hot), "").Timeline
+		timeline := a.incident(t, hot).Timeline
 		must.Equal(t, c.fields+": events", want, len(timeline)-events)
 		must.Equal(t, c.fields+": person", me, timeline[len(timeline)-1].Person)
 	}
 	// Taking acknowledges the alerts that there are, and no later one; giving back none.
 	second := s.alert(t, "n1", s.now().Add(time.Second), 56)
-	a.call(t, a.token, http.MethodGet, "/api/v1/alerts/history", "").has(t, 200, fmt.Sprintf(`{"id":%d,`, second))
-	acknowledged := map[int64]bool{}
-	for _, alert := range get[[]struct {
+	type acknowledged struct {
 		ID           int64
 		Acknowledged bool
-	}](t, a, http.MethodGet, "/api/v1/alerts/history", "") {
-		acknowledged[alert.ID] = alert.Acknowledged
 	}
-	must.Equal(t, "acknowledged", map[int64]bool{first: true, second: false}, acknowledged)
+	history := get[[]acknowledged](t, a, http.MethodGet, "/api/v1/alerts/history", "")
+	must.Equal(t, "alerts", []acknowledged{{second, false}, {first, true}}, history)
 
 	for body, want := range map[string]string{
 		`{}`:                                   "expected required property action to be present",
@@ -381,8 +361,6 @@ func TestIncidentsAreFoundByWords(t *testing.T) {
 		must.Equal(t, text, want, got)
 	}
 	// The limit counts what is found, however much newer there is.
-	if got := a.incidents(t, "?q=quiet&limit=1"); len(got) != 1 || got[0].Worst.SensorID != "quiet" {
-		t.Errorf("of one at most: %+v", got)
-	}
+	must.Equal(t, "of one at most", "quiet", a.incidents(t, "?q=quiet&limit=1")[0].Worst.SensorID)
 	a.call(t, a.token, http.MethodGet, "/api/v1/incidents?q="+strings.Repeat("a", 101), "").is(t, http.StatusBadRequest)
 }

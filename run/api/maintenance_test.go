@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,15 +18,11 @@ func TestMaintenanceSilences(t *testing.T) {
 	room := a.heldSensor(t, "n1")
 	s.judge(t, "n1", s.now().Add(-2*time.Minute), 55)
 	silenced := func() bool { return a.incidents(t, "")[0].Silenced }
-	if silenced() {
-		t.Error("silenced without a window")
-	}
+	must.Equal(t, "silenced without a window", false, silenced())
 	window := fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"time_zone":"Europe/Zurich","room_ids":[%d],"comment":"Filters","confirm":true}`,
 		s.now().Add(-time.Hour).Format(time.RFC3339), room)
 	id := a.create(t, "/api/v1/maintenance", window)
-	if !silenced() {
-		t.Error("not silenced in a window")
-	}
+	must.Equal(t, "silenced in a window", true, silenced())
 	path := fmt.Sprintf("/api/v1/maintenance/%d", id)
 	past := fmt.Sprintf(`{"start_time":%q,"duration_s":60,"weekdays":[1,3],"sensor_id":"n1","confirm":true}`, s.now().Add(-24*time.Hour*365).Format(time.RFC3339))
 	type body struct {
@@ -35,18 +30,15 @@ func TestMaintenanceSilences(t *testing.T) {
 		Weekdays []int
 		TimeZone string `json:"time_zone"`
 	}
-	if got := get[body](t, a, http.MethodPut, path, past); len(got.Weekdays) != 2 || got.TimeZone != "UTC" {
-		t.Errorf("replaced: %+v", got)
-	}
+	replaced := get[body](t, a, http.MethodPut, path, past)
+	must.Equal(t, "replaced", body{replaced.Active, []int{1, 3}, "UTC"}, replaced)
 	for range 3 { // a repeat changes nothing
-		if got := get[body](t, a, http.MethodPut, path, window); !got.Active || !silenced() {
-			t.Errorf("replaced again: %+v", got)
-		}
+		must.Equal(t, "replaced again", body{true, []int{}, "Europe/Zurich"}, get[body](t, a, http.MethodPut, path, window))
+		must.Equal(t, "silenced again", true, silenced())
 	}
 	must.Equal(t, "versions", 3, s.count(t, `SELECT count(*) FROM maintenance_windows`))
-	if got := a.call(t, a.token, http.MethodDelete, path, ""); got.status != http.StatusNoContent || silenced() {
-		t.Errorf("it lasts, and its window has ended: %d", got.status)
-	}
+	a.call(t, a.token, http.MethodDelete, path, "").is(t, http.StatusNoContent)
+	must.Equal(t, "silenced when the window is deleted", false, silenced())
 	must.Equal(t, "listed", 0, len(get[[]body](t, a, http.MethodGet, "/api/v1/maintenance", "")))
 	const over = "start_time: every occurrence would be over already"
 	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/maintenance/%d", a.create(t, "/api/v1/maintenance", window)),
@@ -130,11 +122,7 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall, hall), `,"confirm":true`)).
 		has(t, http.StatusOK, fmt.Sprintf(`"room_ids":[%d,%d],"sensor_id":null`, hall, attic))
 	must.Equal(t, "one window of two rooms", []string(nil), silences(rooms(hall, attic)))
-	for _, i := range a.incidents(t, "") {
-		if !i.Silenced {
-			t.Errorf("not silenced: %+v", i)
-		}
-	}
+	must.Equal(t, "all are silenced", false, slices.ContainsFunc(a.incidents(t, ""), func(i shownIncident) bool { return !i.Silenced }))
 	// What a window silences already needs no second confirmation.
 	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall), `,"comment":"Filters"`)).is(t, http.StatusOK)
 }
@@ -156,11 +144,8 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 			StartTime string `json:"start_time"`
 			Until     string
 		}
-		got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"duration_s":60,"room_ids":[%d],%s}`, room, fields))
-		var made window
-		if err := json.Unmarshal(got.body, &made); err != nil || made != (window{want[0], want[1]}) {
-			t.Errorf("%s: %d %s, want %v", fields, got.status, got.body, want)
-		}
+		body := fmt.Sprintf(`{"duration_s":60,"room_ids":[%d],%s}`, room, fields)
+		must.Equal(t, fields, window{want[0], want[1]}, get[window](t, a, http.MethodPost, "/api/v1/maintenance", body))
 	}
 	const skipped = `{"duration_s":60,"room_ids":[%d],"start_time":"2093-03-29T02:30:00","time_zone":"Europe/Zurich","weekdays":[0]}`
 	a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(skipped, room)).

@@ -20,13 +20,9 @@ import (
 const scraped = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 
 // metrics scrapes as Prometheus does, or as accept says.
-func (s *testAPI) metrics(tb testing.TB, key, accept string) (kind, text string) {
+func (s *testAPI) metrics(tb testing.TB, key, accept string) reply {
 	tb.Helper()
-	got := s.send(tb, key, http.MethodGet, "/api/v1/metrics", "", map[string]string{"Accept": accept})
-	if got.status != 200 {
-		tb.Fatalf("%d %s", got.status, got.body)
-	}
-	return got.header.Get("Content-Type"), string(got.body)
+	return s.send(tb, key, http.MethodGet, "/api/v1/metrics", "", map[string]string{"Accept": accept}).is(tb, 200)
 }
 
 // TestMetrics reads the metrics of two rooms as Prometheus does and as curl does, and has
@@ -46,67 +42,50 @@ func TestMetrics(t *testing.T) {
 	all, limited := a.key(t, `"scope":"read"`), a.key(t, fmt.Sprintf(`"scope":"read","room_ids":[%d]`, lab))
 	const room = `room="Hall \"A\\B\""`
 
-	kind, text := s.metrics(t, all.text, scraped)
-	if !strings.HasPrefix(kind, "application/openmetrics-text; version=1.0.0; charset=utf-8") || !strings.HasSuffix(text, "\n# EOF") {
-		t.Errorf("%s, ends in %q", kind, text[max(0, len(text)-10):])
-	}
-	for _, want := range []string{
+	got := s.metrics(t, all.text, scraped)
+	must.Contain(t, "Content-Type", got.header.Get("Content-Type"), "application/openmetrics-text; version=1.0.0; charset=utf-8")
+	must.Equal(t, "it ends", true, strings.HasSuffix(string(got.body), "\n# EOF"))
+	got.has(t, 200,
 		"# TYPE coldaisle_temperature_celsius gauge\n",
-		`coldaisle_temperature_celsius{node_id="hall-1",sensor="Rack",` + room + `,gateway=""} 55.5` + "\n",
-		`coldaisle_relative_humidity_ratio{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.5` + "\n",
+		`coldaisle_temperature_celsius{node_id="hall-1",sensor="Rack",`+room+`,gateway=""} 55.5`+"\n",
+		`coldaisle_relative_humidity_ratio{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.5`+"\n",
 		`coldaisle_dew_point_celsius{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 9.25`,
-		`coldaisle_last_reading_timestamp_seconds{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} ` +
-			strconv.FormatFloat(float64(now.UnixMilli())/1000, 'g', -1, 64) + "\n",
-		`coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 1.0` + "\n",
-		`coldaisle_sensor_up{node_id="hall-2",sensor="Rack",` + room + `,gateway=""} 0.0` + "\n",
-		`coldaisle_incidents{` + room + `,cause="too_hot",severity="critical",state="open"} 1.0` + "\n",
+		`coldaisle_last_reading_timestamp_seconds{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} `+
+			strconv.FormatFloat(float64(now.UnixMilli())/1000, 'g', -1, 64)+"\n",
+		`coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 1.0`+"\n",
+		`coldaisle_sensor_up{node_id="hall-2",sensor="Rack",`+room+`,gateway=""} 0.0`+"\n",
+		`coldaisle_incidents{`+room+`,cause="too_hot",severity="critical",state="open"} 1.0`+"\n",
 		"coldaisle_probe_lateness_seconds 0.0\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in\n%s", want, text)
-		}
-	}
+	)
 
 	// As curl asks.
-	kind, text = s.metrics(t, all.text, "*/*")
-	if !strings.HasPrefix(kind, "text/plain; version=0.0.4") || strings.Contains(text, "EOF") {
-		t.Errorf("%s: %s", kind, text)
-	}
+	plain := s.metrics(t, all.text, "*/*")
+	must.Contain(t, "Content-Type", plain.header.Get("Content-Type"), "text/plain; version=0.0.4")
+	plain.lacks(t, "EOF")
 	judge := exec.CommandContext(t.Context(), tooltest.Program(t, "promtool"), "check", "metrics")
-	judge.Stdin = strings.NewReader(text + "\n") // which a reply has lost
+	judge.Stdin = strings.NewReader(string(plain.body) + "\n") // which a reply has lost
 	if said, err := judge.CombinedOutput(); err != nil || len(bytes.TrimSpace(said)) > 0 {
 		t.Errorf("promtool: %v: %s", err, said)
 	}
 
 	// A key for a room.
-	if _, text = s.metrics(t, limited.text, scraped); strings.Contains(text, "hall") || strings.Contains(text, "Hall") || !strings.Contains(text, "lab-1") {
-		t.Errorf("a key for the lab is told %s", text)
-	}
+	s.metrics(t, limited.text, scraped).has(t, 200, "lab-1").lacks(t, "hall", "Hall")
 
 	// Later nothing has come: the values of silent sensors are gone, and what was wrong is wrong still.
 	s.forward(time.Hour)
-	_, text = s.metrics(t, all.text, scraped)
-	if strings.Contains(text, "coldaisle_temperature_celsius{") || !strings.Contains(text, `coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.0`) ||
-		!strings.Contains(text, `coldaisle_incidents{room="Lab",cause="silent",severity="warning",state="open"} 1.0`) ||
-		!strings.Contains(text, `coldaisle_incidents{`+room+`,cause="too_hot",severity="critical",state="open"} 1.0`) || !strings.Contains(text, "coldaisle_last_reading_timestamp_seconds{") {
-		t.Errorf("an hour later: %s", text)
-	}
-
-	if _, text = s.metrics(t, limited.text, scraped); strings.Contains(text, "Hall") || !strings.Contains(text, `coldaisle_incidents{room="Lab",cause="silent"`) {
-		t.Errorf("an hour later a key for the lab is told %s", text)
-	}
+	const silent = `coldaisle_incidents{room="Lab",cause="silent",severity="warning",state="open"} 1.0`
+	s.metrics(t, all.text, scraped).has(t, 200, silent, `coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.0`,
+		`coldaisle_incidents{`+room+`,cause="too_hot",severity="critical",state="open"} 1.0`, "coldaisle_last_reading_timestamp_seconds{").
+		lacks(t, "coldaisle_temperature_celsius{")
+	s.metrics(t, limited.text, scraped).has(t, 200, silent).lacks(t, "Hall")
 
 	// Without a sensor there is little to tell, in the right form.
-	nobody := s.customer(t)
-	if _, text = s.metrics(t, nobody.token, scraped); !strings.HasSuffix(text, "coldaisle_probe_lateness_seconds 0.0\n# EOF") {
-		t.Errorf("without sensors: %s", text)
-	}
+	s.metrics(t, s.customer(t).token, scraped).has(t, 200, "coldaisle_probe_lateness_seconds 0.0\n# EOF")
 }
 
 func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []string) {
 	t.Helper()
-	_, text := s.metrics(t, a.token, scraped)
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(s.metrics(t, a.token, scraped).body)) {
 		if rest, ok := strings.CutPrefix(line, "coldaisle_incidents{"); ok {
 			series = append(series, "{"+strings.TrimSpace(rest))
 		}
@@ -177,9 +156,7 @@ func TestMetricsOfASlowQuantity(t *testing.T) {
 		s.states(t, "slow", before, 22, humidity)
 	}
 	for _, name := range []string{"temperature_celsius", "relative_humidity_ratio", "dew_point_celsius"} {
-		if _, text := s.metrics(t, a.token, scraped); !strings.Contains(text, "coldaisle_"+name+`{node_id="slow"`) {
-			t.Errorf("no %s in %s", name, text)
-		}
+		s.metrics(t, a.token, scraped).has(t, 200, "coldaisle_"+name+`{node_id="slow"`)
 	}
 }
 

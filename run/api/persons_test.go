@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -26,9 +25,7 @@ func (a *testCustomer) invite(tb testing.TB, email, role string) reply {
 // codeOf returns the code of an invitation.
 func codeOf(tb testing.TB, invited reply) string {
 	tb.Helper()
-	var body struct{ Code string }
-	must.Do(tb, json.Unmarshal(invited.body, &body))
-	return body.Code
+	return into[struct{ Code string }](tb, invited).Code
 }
 
 func accepting(code string) string {
@@ -159,8 +156,8 @@ func TestPersons(t *testing.T) {
 	s.judge(t, "hot-1", s.now(), 60)
 	hot := a.incidents(t, "?state=open")[0].ID
 	last := func() string {
-		i := get[shownIncident](t, a, http.MethodGet, incidentsPath+decimal(hot), "")
-		return i.State + " " + i.Timeline[len(i.Timeline)-1].Event
+		i := a.incident(t, hot)
+		return i.State + " " + fmt.Sprint(i.Timeline[len(i.Timeline)-1])
 	}
 	other.act(t, hot, `"action":"take"`)
 	for _, c := range [][2]string{{"operator", "taken taken"}, {"viewer", "open given_back"}, {"admin", "open given_back"}} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,9 +64,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 			Channel: reading.Channel(channel), NodeID: id, MessageID: fmt.Sprint(after), Time: at.Add(after), Temperature: temperature, Humidity: 40,
 		}
 		must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-		if err := table.Append(t.Context(), []reading.Reading{r}); err != nil { // as ingest does, without the archive
-			t.Fatal(err)
-		}
+		must.Do(t, table.Append(t.Context(), []reading.Reading{r})) // as ingest does, without the archive
 	}
 	for i := range 60 {
 		report("reports", a.id, time.Duration(i-60)*30*time.Second, 20)
@@ -86,32 +83,16 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	poll := func(reports string, ids ...string) {
 		t.Helper()
 		found := get[map[string]struct{ Temperature float64 }](t, a, http.MethodPost, "/api/v1/data/multi-sensor", string(named))
-		if len(found) != 2 || fmt.Sprint(found["reports"].Temperature) != reports || found["silent"].Temperature != 17.5 {
-			t.Errorf("multi-sensor: %v", found)
-		}
-		var shown struct {
-			Sensors []struct {
-				ID          string
-				Temperature *float64
-			}
-		}
-		if got := s.call(t, a.token, http.MethodGet, "/api/v1/overview", ""); json.Unmarshal(got.body, &shown) != nil || len(shown.Sensors) != len(all)-1 {
-			t.Errorf("overview: %d %s", got.status, got.body)
-		}
+		must.Equal(t, "multi-sensor", "map[reports:{"+reports+"} silent:{17.5}]", fmt.Sprint(found))
+		body, _ := a.overview(t, "")
+		must.Equal(t, "sensors in the overview", len(all)-1, len(body.Sensors))
 		for _, id := range ids {
 			for path, has := range map[string]bool{
-				"/api/v1/data/latest/":                  id == "reports" || id == "silent",
-				"/api/v1/ml/forecast/":                  id == "reports", // of what is silent there is none
+				"/api/v1/data/latest/" + id:             id == "reports" || id == "silent",
+				"/api/v1/ml/forecast/" + id:             id == "reports", // of what is silent there is none
 				"/api/v1/data/historical/" + id + today: id != "deleted",
 			} {
-				want := 404
-				if has {
-					want = 200
-				}
-				if !strings.Contains(path, id) {
-					path += id
-				}
-				s.call(t, a.token, http.MethodGet, path, "").is(t, want)
+				s.call(t, a.token, http.MethodGet, path, "").is(t, map[bool]int{true: 200, false: 404}[has])
 			}
 		}
 	}
@@ -153,9 +134,7 @@ func TestForecastFollowsTheLastReading(t *testing.T) {
 		LastReading struct{ Timestamp time.Time } `json:"last_reading"`
 		Forecast    []step
 	}](t, a, http.MethodGet, "/api/v1/ml/forecast/n1", "")
-	if !got.LastReading.Timestamp.Equal(newest) {
-		t.Errorf("last reading %v, want %v", got.LastReading.Timestamp, newest)
-	}
+	must.Equal(t, "last reading", newest.UTC(), got.LastReading.Timestamp.UTC())
 	var want []step
 	for _, ahead := range []float64{5, 10, 15, 20} {
 		want = append(want, step{ahead, newest.Add(time.Duration(ahead) * time.Second).UTC(), 20, 40})

@@ -63,9 +63,9 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	gateway := s.silentGateway(t, a, cut, "n1", "n2", "discovered")
 	list := func(query string) []shownIncident { return a.incidents(t, "?cause=silent"+query) }
 	one := list("")
-	if len(one) != 1 || one[0].Excursions != 3 || one[0].Worst.Reason != "Gateway Cellar alive, no reading from its 3 nodes for more than 10 min" {
-		t.Fatalf("%+v", one)
-	}
+	must.Equal(t, "silent", 1, len(one))
+	must.Equal(t, "excursions", 3, one[0].Excursions)
+	must.Equal(t, "reason", "Gateway Cellar alive, no reading from its 3 nodes for more than 10 min", one[0].Worst.Reason)
 	for query, want := range map[string]int{"&sensor_id=n2": 1, "&sensor_id=n3": 0, fmt.Sprintf("&room_id=%d", room): 1, "&room_id=99": 0} {
 		must.Equal(t, query, want, len(list(query)))
 	}
@@ -78,9 +78,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 		"uplink": {s.now(), wire.StatusNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading from its 3 nodes for more than 10 min"},
 	} {
 		s.report(t, gateway, c.seen, c.node)
-		if got := list(""); len(got) != 1 || got[0].Worst.Reason != c.want {
-			t.Errorf("%s: %+v", name, got)
-		}
+		must.Equal(t, name, c.want, list("")[0].Worst.Reason)
 	}
 	// A key of one of its rooms reads it, and cannot take what is of others, too.
 	limited := *a
