@@ -1,19 +1,19 @@
 package api
 
 import (
-	"fmt"
-	"net/http"
-	"slices"
-	"strings"
-	"testing"
-	"time"
-
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
 )
 
 // measured is what one customer's node of a shared id has measured: values that
@@ -35,28 +35,25 @@ func (m *measured) marks() []string {
 
 func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	t.Helper()
-	s := m.who
-	r := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.temperature, Humidity: 40}
+	s, at := m.who, reading.TruncateTime(at)
+	r := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: at, Temperature: m.temperature, Humidity: 40}
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
-	series := []reading.Reading{r}
+	hot, series := r, []reading.Reading{r}
+	hot.Temperature = m.hot
 	for i := range 6 { // enough for a forecast
 		r.MessageID, r.Time = fmt.Sprint("before-", i), r.Time.Add(-30*time.Second)
 		series = append(series, r)
 	}
 	must.Do(t, s.readings.Append(t.Context(), series))
-	outcome, err := s.store.InsertAlert(t.Context(), alert.Event{
+	must.Equal(t, "alert", incidents.AlertStored, must.Get(s.store.InsertAlert(t.Context(), alert.Event{
 		Channel: m.channel, NodeID: node, MessageID: "same", Time: at, Type: alert.Temperature, Value: m.hot, Threshold: 50, Temperature: m.hot, Humidity: 40,
-	})
-	if err != nil || outcome != incidents.AlertStored {
-		t.Fatalf("alert: outcome %v, %v", outcome, err)
-	}
+	}))(t))
 	recorded, _, err := s.store.RecordDetection(t.Context(), s.id, learning.NewPrediction{
 		Channel: m.channel, SensorID: node, MessageID: "same", Time: at, ActualTemperature: &m.temperature, AnomalyPredicted: true,
 	}, 2)
 	if err != nil || !recorded {
 		t.Fatalf("prediction: %v, %v", recorded, err)
 	}
-	hot := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.hot, Humidity: 40}
 	must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}))
 	for column, id := range map[string]*int64{"incident_id) FROM excursions": &m.incident, "id) FROM alerts": &m.alert, "id) FROM prediction_feedback": &m.prediction} {
 		*id = scalar[int64](t, s.testAPI, `SELECT max(`+column+` WHERE channel = $1`, int64(m.channel))
@@ -65,7 +62,7 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 
 // sharedNode is one node id under three customers at once: two who have enrolled
 // gateways, and one who holds it in the open channel.
-func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *measured) {
+func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured) {
 	t.Helper()
 	for i := range 3 {
 		who := s.customer(t)
@@ -74,8 +71,7 @@ func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *m
 			who.enrolled(t, "Basement")
 			m.channel = reading.Channel(who.id)
 		}
-		room := who.room(t, "Hall")
-		who.sensors(t, room, node)
+		who.sensors(t, who.room(t, "Hall"), node)
 		all = append(all, m)
 	}
 	// What is measured lies within the open hold, and before now.
@@ -85,7 +81,7 @@ func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *m
 	for _, m := range all {
 		m.measure(t, node, at)
 	}
-	return all, all[0]
+	return all
 }
 
 // TestNothingCrossesChannels asks every operation that reads, for each of three
@@ -95,7 +91,8 @@ func TestNothingCrossesChannels(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, withRecords(t), func(c *Config) { c.Models = persistence{} })
 	const node = "shared-1"
-	all, open := sharedNode(t, s, node)
+	all := sharedNode(t, s, node)
+	open := all[0]
 	const history = "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"
 	// What of an operation must show the caller's own: 0 the reading, 1 the alert.
 	shows := map[string]int{
@@ -106,19 +103,15 @@ func TestNothingCrossesChannels(t *testing.T) {
 	for _, m := range all {
 		ask := func(id, method, path, body string) {
 			t.Helper()
-			got := s.call(t, m.who.token, method, path, body)
-			must.Equal(t, fmt.Sprintf("%s: %s", path, got.body), 200, got.status)
+			got := s.call(t, m.who.token, method, path, body).is(t, 200)
 			asked[id] = true
 			for _, other := range all {
-				for kind, mark := range other.marks() {
-					want := other == m && shows[id] == kind
-					if _, listed := shows[id]; !listed {
-						want = false
-					}
-					if has := strings.Contains(string(got.body), mark); has && other != m || want && !has {
-						t.Errorf("%s of channel %d: %s of channel %d: %v in %s", path, m.channel, mark, other.channel, has, got.body)
-					}
+				if other != m {
+					got.lacks(t, other.marks()...)
 				}
+			}
+			if kind, ok := shows[id]; ok {
+				got.has(t, 200, m.marks()[kind])
 			}
 		}
 		for _, op := range operations(t) {
@@ -133,14 +126,11 @@ func TestNothingCrossesChannels(t *testing.T) {
 				continue
 			case "getRecord":
 				s.execute(t, `UPDATE room_members SET from_time = '2020-01-01'`)
-				got := s.call(t, m.who.token, op.method, strings.Replace(path, "{month}", time.Now().UTC().Format("2006-01"), 1), "")
-				got.is(t, 200)
+				got := s.call(t, m.who.token, op.method, strings.Replace(path, "{month}", time.Now().UTC().Format("2006-01"), 1), "").is(t, 200)
 				readings := unpack(t, got.body)["readings.csv"]
 				for _, other := range all {
-					for _, mark := range other.marks() {
-						if other != m && strings.Contains(readings, ","+mark+",") {
-							t.Errorf("the record of channel %d has %s of channel %d", m.channel, mark, other.channel)
-						}
+					if other != m {
+						must.Equal(t, "the record has another's", "", regexp.MustCompile(","+strings.Join(other.marks(), ",|,")+",").FindString(readings))
 					}
 				}
 				continue
@@ -162,20 +152,19 @@ func TestNothingCrossesChannels(t *testing.T) {
 			if other == m {
 				continue
 			}
-			for _, call := range []struct{ method, path, body, detail string }{
-				{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", other.alert), "", "Alert not found"},
-				{http.MethodGet, fmt.Sprintf("/api/v1/incidents/%d", other.incident), "", "Incident not found"},
-				{http.MethodGet, fmt.Sprintf("/api/v1/prediction-feedback/%d", other.prediction), "", "Prediction not found"},
-				{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", other.prediction), `{"feedback":"ok"}`, "Prediction not found"},
+			for path, detail := range map[string]string{
+				fmt.Sprintf("POST /api/v1/alerts/%d/acknowledge", other.alert):      "Alert not found",
+				fmt.Sprintf("GET /api/v1/incidents/%d", other.incident):             "Incident not found",
+				fmt.Sprintf("GET /api/v1/prediction-feedback/%d", other.prediction): "Prediction not found",
+				fmt.Sprintf("PUT /api/v1/prediction-feedback/%d", other.prediction): "Prediction not found",
 			} {
-				s.call(t, m.who.token, call.method, call.path, call.body).says(t, 404, call.detail)
+				method, path, _ := strings.Cut(path, " ")
+				s.call(t, m.who.token, method, path, `{"feedback":"ok"}`).says(t, 404, detail)
 			}
 		}
 	}
 	for id := range shows {
-		if !asked[id] {
-			t.Errorf("%s was not asked", id)
-		}
+		must.Equal(t, id+" was asked", true, asked[id])
 	}
 
 	// The alert of one is acknowledged, and the others' stay.
@@ -184,20 +173,14 @@ func TestNothingCrossesChannels(t *testing.T) {
 	s.call(t, open.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
 	for _, m := range all[1:] {
 		for kind, path := range []string{history, "/api/v1/alerts/active"} {
-			got := string(s.call(t, m.who.token, http.MethodGet, path, "").body)
-			if !strings.Contains(got, m.marks()[kind]) || strings.Contains(got, open.marks()[kind]) {
-				t.Errorf("%s of channel %d after another's deletion: %s", path, m.channel, got)
-			}
+			s.call(t, m.who.token, http.MethodGet, path, "").has(t, 200, m.marks()[kind]).lacks(t, open.marks()...)
 		}
 	}
 	// Their own channel is theirs for ever, and the same sensor again shows it.
 	m := all[1]
 	s.call(t, m.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
 	m.who.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Again","type":"T","room_id":%s}`, node, roomIDOf(t, m.who)))
-	again := string(s.call(t, m.who.token, http.MethodGet, history, "").body)
-	if !strings.Contains(again, m.marks()[0]) || strings.Contains(again, open.marks()[0]) {
-		t.Errorf("the sensor again shows %s", again)
-	}
+	s.call(t, m.who.token, http.MethodGet, history, "").has(t, 200, m.marks()[0]).lacks(t, open.marks()...)
 }
 
 // roomIDOf is the id of a customer's one room.
@@ -211,6 +194,7 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t, func(c *Config) { c.MaxUnreported = 2 })
 	room := a.room(t, "Hall")
+	const full = "At most 2 sensors may wait for their first reading; enrol a gateway to have more"
 	add := func(id string) reply {
 		t.Helper()
 		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
@@ -218,19 +202,19 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	for _, id := range []string{"n1", "n2"} {
 		add(id).is(t, 201)
 	}
-	add("n3").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
+	add("n3").says(t, 400, full)
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
 		NodeID: "n1", MessageID: "m", Time: reading.TruncateTime(s.now().Add(time.Second)), Temperature: 20, Humidity: 40,
 	}}}))
 	add("n3").is(t, 201)
-	add("n4").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
+	add("n4").says(t, 400, full)
 	a.enrolled(t, "Basement")
 	add("n4").has(t, 201, `"channel":"signed"`)
 	setBack := func() reply {
 		t.Helper()
 		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/n4/channel", "")
 	}
-	setBack().says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
+	setBack().says(t, 400, full)
 	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/n3", "").is(t, 204)
 	for range 2 {
 		setBack().has(t, 200, `"channel":"open"`)

@@ -69,68 +69,46 @@ func TestCorrections(t *testing.T) {
 	longest := fmt.Sprintf(`,"temperature_offset":-10,"humidity_offset":29.95,"certificate":%q,"serial_number":"S-1","due_date":"2031-03-01","calibrated_by":"Metrolab"`, strings.Repeat("ü", 200))
 	first := body(6*time.Minute, longest) // of which the last is sent within a minute
 	added := get[shownCorrection](t, a, http.MethodPost, path, first)
-	if added.State != "planned" || !added.Withdrawable || added.AddedBy == "" {
-		t.Errorf("added %+v", added)
-	}
+	must.Equal(t, "added", shownCorrection{ID: added.ID, SensorID: "n1", State: "planned", Withdrawable: true, AddedBy: "user000001"}, added)
 	a.call(t, a.token, http.MethodPost, path, first).says(t, 409, "The sensor has a correction from that time; withdraw it, or add one from another time")
 	one := fmt.Sprintf("%s/%d", path, added.ID)
 	a.call(t, a.token, http.MethodDelete, one, "").is(t, 204)
 	a.call(t, a.token, http.MethodDelete, one, "").says(t, 404, "Correction not found")
 	again := get[shownCorrection](t, a, http.MethodPost, path, first)
 	listed := get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n1", "")
-	if len(listed) != 2 || listed[0].ID != again.ID || listed[1].State != "withdrawn" || listed[1].WithdrawnBy == nil || listed[1].Withdrawable {
-		t.Errorf("listed %+v", listed)
-	}
+	withdrawn := shownCorrection{ID: added.ID, SensorID: "n1", State: "withdrawn", AddedBy: "user000001", WithdrawnBy: new("user000001")}
+	must.Equal(t, "listed", []shownCorrection{again, withdrawn}, listed)
 
 	// One in force is overdue; it cannot be withdrawn; those long past are listed of the sensor alone.
 	s.inForce(t, a.id, "n2", 72*time.Hour, 1, 1, "2020-01-01")
 	s.inForce(t, a.id, "n2", 48*time.Hour, 2, 2, "2021-01-01")
-	sensor := func(id string) (shown struct {
-		Due     *string `json:"calibration_due"`
-		Overdue bool    `json:"calibration_overdue"`
-	},
-	) {
-		return get[struct {
-			Due     *string `json:"calibration_due"`
-			Overdue bool    `json:"calibration_overdue"`
-		}](t, a, http.MethodGet, "/api/v1/sensors/sensor/"+id, "")
+	type calibration struct {
+		Due     string `json:"calibration_due"`
+		Overdue bool   `json:"calibration_overdue"`
 	}
-	if shown := sensor("n2"); shown.Due == nil || *shown.Due != "2021-01-01" || !shown.Overdue {
-		t.Errorf("sensor %+v", shown)
+	sensor := func(id string) calibration {
+		return get[calibration](t, a, http.MethodGet, "/api/v1/sensors/sensor/"+id, "")
 	}
-	if shown := sensor("n1"); shown.Due != nil || shown.Overdue {
-		t.Errorf("a planned correction shows on the sensor: %+v", shown)
-	}
+	must.Equal(t, "sensor", calibration{"2021-01-01", true}, sensor("n2"))
+	must.Equal(t, "sensor with a planned correction", calibration{}, sensor("n1"))
 	listed = get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n2", "")
 	if len(listed) != 2 || listed[0].State != "in_force" || !listed[0].Overdue || listed[1].State != "past" || listed[1].Overdue {
 		t.Errorf("listed %+v", listed)
 	}
 	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("%s/%d", path, listed[0].ID), "").
 		says(t, 409, "A correction can be withdrawn until four minutes before it begins; add another one")
-	all := get[[]shownCorrection](t, a, http.MethodGet, path, "")
-	if len(all) != 2 || all[0].ID != again.ID || all[1].ID != listed[0].ID {
-		t.Errorf("all %+v", all)
-	}
+	must.Equal(t, "all", []shownCorrection{again, listed[0]}, get[[]shownCorrection](t, a, http.MethodGet, path, ""))
 	s.inForce(t, a.id, "n2", 24*time.Hour, 3, 3, "")
-	if shown := sensor("n2"); shown.Due == nil || *shown.Due != "2021-01-01" || !shown.Overdue {
-		t.Errorf("a correction without a due date hides that of the one before: %+v", shown)
-	}
-	report := get[[]struct {
-		SensorID string `json:"sensor_id"`
-		Overdue  bool   `json:"calibration_overdue"`
-	}](t, a, http.MethodGet, fmt.Sprintf("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-03-02", room), "")
-	if len(report) != 2 || report[0].Overdue || !report[1].Overdue {
-		t.Errorf("report %+v", report)
-	}
+	must.Equal(t, "sensor with a later correction that has no due date", calibration{"2021-01-01", true}, sensor("n2"))
+	report := fmt.Sprintf("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-03-02", room)
+	must.Equal(t, "report", []calibration{{}, {"2021-01-01", true}}, get[[]calibration](t, a, http.MethodGet, report, ""))
 	must.Equal(t, "excursions of an overdue certificate", 0, s.count(t, `SELECT count(*) FROM excursions`))
 
 	// A key for another room knows nothing of it.
 	key := a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, a.room(t, "Closet"))).text
 	a.call(t, key, http.MethodPost, path, body(time.Hour, "")).says(t, 404, "Sensor not found")
 	a.call(t, key, http.MethodDelete, fmt.Sprintf("%s/%d", path, again.ID), "").says(t, 404, "Correction not found")
-	if got := a.call(t, key, http.MethodGet, path, ""); string(got.body) != "[]\n" && string(got.body) != "[]" {
-		t.Errorf("a key of another room lists %s", got.body)
-	}
+	must.Equal(t, "what a key of another room lists", "[]", string(a.call(t, key, http.MethodGet, path, "").body))
 
 	// At most so many of a sensor.
 	s.execute(t, `
@@ -155,21 +133,17 @@ func TestCorrectedValuesAreAnswered(t *testing.T) {
 		must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 		must.Do(t, s.readings.Append(t.Context(), []reading.Reading{r}))
 	}
-	says := func(path, want string) {
+	says := func(path string, want ...string) {
 		t.Helper()
-		if got := string(a.call(t, a.token, http.MethodGet, path, "").body); !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		a.call(t, a.token, http.MethodGet, path, "").has(t, 200, want...)
 	}
 	says("/api/v1/data/latest/n1", `"temperature":23.63,"humidity":41.25`)
 	history := "/api/v1/data/historical/n1?start_time=" + url.QueryEscape(s.now().Add(-time.Hour).UTC().Format(time.RFC3339)) + "&end_time=2100-01-01"
-	says(history+"&format=csv", "node_id,timestamp,temperature,humidity\n")
-	says(history+"&format=csv", ",23.63,41.25")
-	says(history+"&format=csv&uncorrected=true", "node_id,timestamp,temperature,humidity,uncorrected_temperature,uncorrected_humidity\n")
-	says(history+"&format=csv&uncorrected=true", ",24.125,40,,\n")
-	says(history+"&format=csv&uncorrected=true", ",23.63,41.25,24.125,40")
-	says(history+"&uncorrected=true", `"uncorrected_temperature":null,"uncorrected_humidity":null`)
-	says(history+"&uncorrected=true", `"uncorrected_temperature":24.125,"uncorrected_humidity":40`)
+	says(history+"&format=csv", "node_id,timestamp,temperature,humidity\n", ",23.63,41.25")
+	says(history+"&format=csv&uncorrected=true",
+		"node_id,timestamp,temperature,humidity,uncorrected_temperature,uncorrected_humidity\n", ",24.125,40,,\n", ",23.63,41.25,24.125,40")
+	says(history+"&uncorrected=true",
+		`"uncorrected_temperature":null,"uncorrected_humidity":null`, `"uncorrected_temperature":24.125,"uncorrected_humidity":40`)
 	says(history+"&max_points=1", `"min_temperature":23.63,"max_temperature":24.125`)
 	a.call(t, a.token, http.MethodGet, history+"&max_points=1&uncorrected=true", "").says(t, 400, "uncorrected: cannot be combined with max_points")
 }

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,13 +60,11 @@ func newHistoryAPI(t *testing.T, table fakeReader) *testCustomer {
 }
 
 // get sends a request whose answer the caller reads as it comes.
-func (a *testCustomer) get(t *testing.T, path string, header map[string]string) *http.Response {
+func (a *testCustomer) get(t *testing.T, path, encoding string) *http.Response {
 	t.Helper()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil))(t)
 	request.Header.Set("Authorization", "Bearer "+a.token)
-	for name, value := range header {
-		request.Header.Set(name, value)
-	}
+	request.Header.Set("Accept-Encoding", encoding)
 	response := must.Get(a.client.Do(request))(t)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	return response
@@ -90,11 +87,10 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 			return m.HeapAlloc
 		}
 		before := heap()
-		response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
+		response := a.get(t, wholeRange, encoding) //nolint:bodyclose // get closes it
 		var body io.Reader = response.Body
 		if encoding == "gzip" {
-			unpacked := must.Get(gzip.NewReader(response.Body))(t)
-			body = unpacked
+			body = must.Get(gzip.NewReader(response.Body))(t)
 		}
 		decoder := json.NewDecoder(body)
 		must.Get(decoder.Token())(t)
@@ -110,8 +106,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 		if _, err := decoder.Token(); err != nil || count != sent {
 			t.Errorf("%s: %d readings, %v", encoding, count, err)
 		}
-		const allowed = 4 << 20
-		if most > before+allowed {
+		if most > before+4<<20 {
 			t.Errorf("%s: the heap grew by %d KiB", encoding, (most-before)>>10)
 		}
 	}
@@ -121,34 +116,25 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 func TestHistoryCSV(t *testing.T) {
 	t.Parallel()
 	a := newHistoryAPI(t, fakeReader{count: 3})
-	for name, test := range map[string]struct {
-		path   string
-		header map[string]string
-		csv    bool
+	for _, test := range []struct {
+		query, accept string
+		csv           bool
 	}{
-		"by format":               {wholeRange + "&format=csv", nil, true},
-		"by Accept":               {wholeRange, map[string]string{"Accept": "text/csv"}, true},
-		"by the heavier Accept":   {wholeRange, map[string]string{"Accept": "application/json;q=0.5, text/csv"}, true},
-		"any":                     {wholeRange, map[string]string{"Accept": "*/*"}, false},
-		"JSON by format":          {wholeRange + "&format=json", map[string]string{"Accept": "text/csv"}, false},
-		"JSON by the heavier one": {wholeRange, map[string]string{"Accept": "application/json, text/csv;q=0.5"}, false},
+		{"&format=csv", "*/*", true},
+		{"", "text/csv", true},
+		{"", "application/json;q=0.5, text/csv", true},
+		{"", "*/*", false},
+		{"&format=json", "text/csv", false},
+		{"", "application/json, text/csv;q=0.5", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			response := a.get(t, test.path, test.header) //nolint:bodyclose // get closes it
-			body := must.Get(io.ReadAll(response.Body))(t)
-			if !test.csv {
-				if response.Header.Get("Content-Type") != "application/json" || !json.Valid(body) {
-					t.Errorf("%s %s", response.Header.Get("Content-Type"), body)
-				}
-				return
-			}
-			want := "node_id,timestamp,temperature,humidity\n" +
-				"node-1,2026-01-01T00:00:00Z,20,40\nnode-1,2026-01-01T00:00:01Z,20.125,40\nnode-1,2026-01-01T00:00:02Z,20.25,40\n"
-			if string(body) != want || response.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
-				t.Errorf("%s\n%s", response.Header.Get("Content-Type"), body)
-			}
-		})
+		got := a.send(t, a.token, http.MethodGet, wholeRange+test.query, "", map[string]string{"Accept": test.accept})
+		kind := "application/json"
+		if test.csv {
+			kind = "text/csv; charset=utf-8"
+			must.Equal(t, test.query+" "+test.accept, "node_id,timestamp,temperature,humidity\nnode-1,2026-01-01T00:00:00Z,20,40\n"+
+				"node-1,2026-01-01T00:00:01Z,20.125,40\nnode-1,2026-01-01T00:00:02Z,20.25,40", string(got.body))
+		}
+		must.Equal(t, test.query+" "+test.accept, kind, got.header.Get("Content-Type"))
 	}
 }
 
@@ -156,22 +142,17 @@ func TestHistoryCSV(t *testing.T) {
 // 500, after it with an answer that no client takes for whole. Contract 5.2.
 func TestHistoryFails(t *testing.T) {
 	t.Parallel()
-	for name, count := range map[string]int{"at once": 0, "after a few": 10, "after a buffer": 100_000} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newHistoryAPI(t, fakeReader{count: count, fail: errors.New("secret cause")})
-			for _, encoding := range []string{"identity", "gzip"} {
-				response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
-				body, err := io.ReadAll(response.Body)
-				if count < 1000 {
-					if response.StatusCode != 500 || string(body) != `{"detail":"Internal server error"}` {
-						t.Errorf("%s: %d %s", encoding, response.StatusCode, body)
-					}
-				} else if err == nil {
-					t.Errorf("%s: half of the readings look whole, %d bytes", encoding, len(body))
-				}
+	for _, count := range []int{0, 10, 100_000} { // at once, after a few, after a buffer
+		a := newHistoryAPI(t, fakeReader{count: count, fail: errors.New("secret cause")})
+		for _, encoding := range []string{"identity", "gzip"} {
+			response := a.get(t, wholeRange, encoding) //nolint:bodyclose // get closes it
+			body, err := io.ReadAll(response.Body)
+			if count < 1000 {
+				must.Equal(t, encoding, `500 {"detail":"Internal server error"}`, fmt.Sprintf("%d %s", response.StatusCode, body))
+			} else if err == nil {
+				t.Errorf("%s: half of the readings look whole, %d bytes", encoding, len(body))
 			}
-		})
+		}
 	}
 }
 
@@ -179,10 +160,8 @@ func TestHistoryFails(t *testing.T) {
 func TestHistoryHead(t *testing.T) {
 	t.Parallel()
 	a := newHistoryAPI(t, fakeReader{fail: errors.New("the table was read")})
-	got := a.call(t, a.token, http.MethodHead, wholeRange, "")
-	if got.status != 200 || got.header.Get("Content-Type") != "application/json" || len(got.body) > 0 {
-		t.Errorf("%d %v %s", got.status, got.header, got.body)
-	}
+	got := a.call(t, a.token, http.MethodHead, wholeRange, "").is(t, 200)
+	must.Equal(t, "Content-Type, body", []string{"application/json", ""}, []string{got.header.Get("Content-Type"), string(got.body)})
 }
 
 // TestLimitsOfScansAreExplained shows contract 5.12.
@@ -223,18 +202,11 @@ func TestFractionsOfASecond(t *testing.T) {
 	}
 	path := "/api/v1/data/historical/n1?start_time=" + format("2006-01-02T15:04:05Z") + "&end_time=" + begin.Add(time.Minute).UTC().Format("2006-01-02T15:04:05Z")
 	for query, length := range map[string]int{"": 5, "&format=csv": 5, "&max_points=1": 1, "&max_points=1&format=csv": 1} {
-		body := string(s.call(t, a.token, http.MethodGet, path+query, "").body)
-		for _, at := range want[:length] {
-			if !strings.Contains(body, at) {
-				t.Errorf("%q: %s lacks %s", query, body, at)
-			}
-		}
+		s.call(t, a.token, http.MethodGet, path+query, "").has(t, 200, want[:length]...)
 	}
 	for path, at := range map[string]string{
 		"/api/v1/data/latest/n1": want[4], "/api/v1/alerts/active": want[1], "/api/v1/alerts/history": want[1], "/api/v1/audit": "Z", "/api/v1/audit?format=csv": "Z",
 	} {
-		if body := string(s.call(t, a.token, http.MethodGet, path, "").body); !strings.Contains(body, at) {
-			t.Errorf("%s: %s lacks %s", path, body, at)
-		}
+		s.call(t, a.token, http.MethodGet, path, "").has(t, 200, at)
 	}
 }

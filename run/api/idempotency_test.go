@@ -55,20 +55,14 @@ func TestRepeatsCreateOnce(t *testing.T) {
 		}
 	}
 	slices.Sort(documented)
-	if paths := slices.Sorted(maps.Keys(all)); !slices.Equal(paths, documented) {
-		t.Errorf("documented for %v, tried for %v", documented, paths)
-	}
+	must.Equal(t, "documented, tried", documented, slices.Sorted(maps.Keys(all)))
 	const audited = `SELECT count(*) FROM audit_log`
 	for path, body := range all {
 		before := s.count(t, audited)
 		first := a.createOnce(t, "key-1", path, body)
-		if first.status >= 300 {
-			t.Fatalf("%s: %d %s", path, first.status, first.body)
-		}
 		for range 2 {
-			if again := a.createOnce(t, "key-1", path, body); again.status != first.status || string(again.body) != string(first.body) {
-				t.Errorf("%s: %d %s, first %d %s", path, again.status, again.body, first.status, first.body)
-			}
+			again := a.createOnce(t, "key-1", path, body).is(t, first.status)
+			must.Equal(t, path+" again", string(first.body), string(again.body))
 		}
 		must.Equal(t, path+": entries in the audit log", 1, s.count(t, audited)-before)
 		a.createOnce(t, "key-1", path, strings.Replace(body, "{", "{ ", 1)).says(t, 400, "Idempotency-Key: was used for a request with another body")
@@ -120,9 +114,7 @@ func TestRepeatsAtOnceCreateOnce(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if made := s.count(t, `SELECT count(*) FROM rules`); made != 1 || len(answers) != 1 {
-		t.Errorf("%d rules, answers %v", made, answers)
-	}
+	must.Equal(t, "rules, answers", []int{1, 1}, []int{s.count(t, `SELECT count(*) FROM rules`), len(answers)})
 }
 
 // TestRepeatsMayBeLate repeats creations once their times are past. Contract 1.17.
@@ -136,8 +128,7 @@ func TestRepeatsMayBeLate(t *testing.T) {
 	}
 	first := map[string]reply{}
 	for path, body := range bodies {
-		first[path] = a.createOnce(t, "key", path, body)
-		first[path].is(t, 201)
+		first[path] = a.createOnce(t, "key", path, body).is(t, 201)
 	}
 	s.forward(10 * time.Minute)
 	for path, body := range bodies {
@@ -170,9 +161,7 @@ func TestAnswersExpire(t *testing.T) {
 	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '23 hours 59 minutes'`)
 	must.Equal(t, "within a day", string(first.body), string(a.createOnce(t, "key", path, body).body))
 	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '24 hours'`)
-	if got := a.createOnce(t, "key", path, body); got.status != 201 || string(got.body) == string(first.body) {
-		t.Errorf("after a day: %d %s, first %s", got.status, got.body, first.body)
-	}
+	must.Equal(t, "the same after a day", false, string(a.createOnce(t, "key", path, body).is(t, 201).body) == string(first.body))
 	must.Equal(t, "answers are kept", 1, s.count(t, `SELECT count(*) FROM idempotent_answers`))
 }
 

@@ -160,14 +160,12 @@ func generatedBody(r *rapid.T, schema *openapi3.Schema) string {
 		schema = rapid.SampledFrom(schema.AnyOf).Draw(r, "alternative").Value
 	}
 	fields := map[string]any{}
-	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(propertyNames(schema)), 0, len(schema.Properties), rapid.ID[string]).Draw(r, "fields") {
-		property := schema.Properties[name].Value
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(schema.Properties))), 0, len(schema.Properties), rapid.ID[string]).Draw(r, "fields") {
 		var value any
-		switch rapid.IntRange(0, 4).Draw(r, "kind of "+name) {
-		case 0:
+		if rapid.IntRange(0, 4).Draw(r, "kind of "+name) == 0 {
 			value = rapid.SampledFrom([]any{nil, true, "", "\x00", -1.5, 1e300, []any{1}, map[string]any{"a": 1}, strings.Repeat("x", 200)}).Draw(r, name)
-		default:
-			value = fitting(r, name, property)
+		} else {
+			value = fitting(r, name, schema.Properties[name].Value)
 		}
 		fields[name] = value
 	}
@@ -176,10 +174,6 @@ func generatedBody(r *rapid.T, schema *openapi3.Schema) string {
 		r.Fatal(err)
 	}
 	return string(body)
-}
-
-func propertyNames(schema *openapi3.Schema) []string {
-	return slices.Sorted(maps.Keys(schema.Properties))
 }
 
 // fitting is a value that the property takes, as far as its schema tells.

@@ -2,12 +2,11 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -56,12 +55,7 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 		{"by the limits of another class", path(later, "&allowable=ashrae_a2"), sensor{"rack", 13, 2, 0, &low, &high}},
 		{"until the end within a reading's time", path(begin.Add(150*time.Second), ""), sensor{"rack", 2.5, 1.5, 0.5, &low, &high}},
 	} {
-		got := s.call(t, a.token, "GET", c.path, "")
-		var body []sensor
-		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
-			t.Fatalf("%s: %d %s", c.name, got.status, got.body)
-		}
-		must.Equal(t, c.name, []sensor{{SensorID: "quiet"}, c.want}, body)
+		must.Equal(t, c.name, []sensor{{SensorID: "quiet"}, c.want}, get[[]sensor](t, a, http.MethodGet, c.path, ""))
 	}
 	s.call(t, a.token, "GET", path(begin.Add(32*24*time.Hour), ""), "").is(t, 400)
 }
@@ -90,15 +84,12 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 	at := func(end time.Time) string {
 		return fmt.Sprintf("/api/v1/data/report/%d/time?start_time=%s&end_time=%s", room, begin.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
-	for _, c := range []struct {
-		end  time.Time
-		want string
-	}{
-		{begin.Add(12 * time.Minute), `{"minutes":12,"minutes_reported":12,"minutes_outside_recommended":6,"minutes_outside_allowable":4}`},
-		{begin.Add(3 * time.Minute), `{"minutes":3,"minutes_reported":3,"minutes_outside_recommended":3,"minutes_outside_allowable":1}`},
+	for minutes, want := range map[time.Duration]string{
+		12: `{"minutes":12,"minutes_reported":12,"minutes_outside_recommended":6,"minutes_outside_allowable":4}`,
+		3:  `{"minutes":3,"minutes_reported":3,"minutes_outside_recommended":3,"minutes_outside_allowable":1}`,
 	} {
-		got := s.call(t, a.token, "GET", at(c.end), "")
-		must.Equal(t, fmt.Sprintf("until %s: %d", c.end, got.status), c.want, strings.TrimSpace(string(got.body)))
+		got := s.call(t, a.token, "GET", at(begin.Add(minutes*time.Minute)), "").is(t, 200)
+		must.Equal(t, "the room's time", want, string(got.body))
 	}
 }
 
@@ -142,21 +133,15 @@ func TestReportInParts(t *testing.T) {
 	}
 	ids := func(got reply) (ids []string) {
 		t.Helper()
-		var body []struct {
+		for _, sensor := range into[[]struct {
 			SensorID string `json:"sensor_id"`
-		}
-		if err := json.Unmarshal(got.body, &body); err != nil {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
-		for _, sensor := range body {
+		}](t, got) {
 			ids = append(ids, sensor.SensorID)
 		}
 		return ids
 	}
 	whole := ids(ask(20, ""))
-	if len(whole) != 150 || !slices.IsSorted(whole) {
-		t.Errorf("20 days of the room: %v", whole)
-	}
+	must.Equal(t, "20 days of the room, in order", []any{150, true}, []any{len(whole), slices.IsSorted(whole)})
 	part := ask(31, "&limit=70")
 	parts := ids(part)
 	for next := part.next(t); next != ""; next = part.next(t) {

@@ -66,15 +66,12 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	if got := get[shown](t, a, http.MethodPut, threshold, fmt.Sprintf(critical, 33.0, "")); got.Limit != 33 || got.Version <= two[0].Version {
 		t.Errorf("%+v", got)
 	}
-	set := get[map[string]float64](t, a, http.MethodGet, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), "")
-	must.Equal(t, "threshold", 33.0, set["max_temperature"])
+	a.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), "").has(t, 200, `"max_temperature":33,`)
 	id := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, `,"sensor_id":"n1"`))
 	own := fmt.Sprintf("/api/v1/rules/%d", id)
 	must.Equal(t, "limit", 31.0, get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")).Limit)
 	zeros := strings.Replace(fmt.Sprintf(someRule, math.Copysign(0, -1), ""), `"clear_margin":0`, `"clear_margin":-0`, 1)
-	if got := a.call(t, a.token, http.MethodPut, own, zeros); !strings.Contains(string(got.body), `"limit":0,`) || !strings.Contains(string(got.body), `"clear_margin":0,`) {
-		t.Errorf("-0: %s", got.body)
-	}
+	a.call(t, a.token, http.MethodPut, own, zeros).has(t, 200, `"limit":0,`, `"clear_margin":0,`)
 	// Two people edit one rule: the older form changes nothing, but a repeat of the newer is no change.
 	first := rules()[2].Version
 	edited := func(limit float64) string { return fmt.Sprintf(someRule, limit, fmt.Sprintf(`,"version":%d`, first)) }
@@ -101,9 +98,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 		Preset string
 		Rules  []shown
 	}](t, a, http.MethodGet, "/api/v1/rules/presets", "")
-	if len(presets) != 8 || presets[0].Preset != "ashrae_recommended" || len(presets[0].Rules) != 5 {
-		t.Errorf("%+v", presets)
-	}
+	must.Equal(t, "presets", "8 ashrae_recommended 5", fmt.Sprint(len(presets), " "+presets[0].Preset+" ", len(presets[0].Rules)))
 }
 
 // TestSuggestedLimits holds that each room gets what it does into a limit, until a rule says as
@@ -124,26 +119,19 @@ func TestSuggestedLimits(t *testing.T) {
 		Recommended bool
 		Rule        json.RawMessage
 	}
-	limit := func(given suggestion) float64 {
-		t.Helper()
-		var rule struct{ Limit float64 }
-		must.Do(t, json.Unmarshal(given.Rule, &rule))
-		return rule.Limit
-	}
 	suggestions := func() []suggestion {
 		t.Helper()
 		return get[[]suggestion](t, a, http.MethodGet, "/api/v1/rules/suggestions", "")
 	}
 	given := suggestions()
-	if len(given) != 2 || given[0].RoomID != cool || !given[0].Recommended || limit(given[0]) != 27 || given[0].Highest != 24.9 ||
-		given[1].RoomID != hot || given[1].Recommended || limit(given[1]) != 36 || given[1].Highest != 30.2 {
-		t.Fatalf("%+v", given)
+	for i, limit := range []string{`"limit":27,`, `"limit":36,`} {
+		must.Contain(t, "what is suggested", string(given[i].Rule), limit)
 	}
+	want := []suggestion{{cool, 24.9, true, given[0].Rule}, {hot, 30.2, false, given[1].Rule}}
+	must.Equal(t, "suggestions", want, given)
 	// What is suggested is a rule, and once it is in force it is suggested no more.
 	a.create(t, "/api/v1/rules", strings.TrimSuffix(string(given[1].Rule), "}")+fmt.Sprintf(`,"room_id":%d}`, hot))
-	if given := suggestions(); len(given) != 1 || given[0].RoomID != cool {
-		t.Errorf("after one is taken: %+v", given)
-	}
+	must.Equal(t, "suggestions after one is taken", want[:1], suggestions())
 	get[struct{}](t, a, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":26}`)
 	must.Equal(t, "below a threshold", 0, len(suggestions()))
 }
@@ -159,27 +147,25 @@ func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 		all := get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions", "")
 		return slices.DeleteFunc(all, func(e shownExcursion) bool { return e.State == "over" })
 	}
+	entries := func() int {
+		t.Helper()
+		return len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", ""))
+	}
 	for name, scope := range map[string]string{"all": "", "room": fmt.Sprintf(`,"room_id":%d`, room), "sensor": `,"sensor_id":"n1"`} {
 		// 1.001 s are no whole number of nanoseconds in binary.
 		body := fmt.Sprintf(strings.Replace(someRule, `"clear_for_s":0`, `"clear_for_s":1.001`, 1), 30.0, scope)
 		path := fmt.Sprintf("/api/v1/rules/%d", a.create(t, "/api/v1/rules", body))
 		s.judge(t, "n1", s.now(), 40)
 		open := lasting()
-		if len(open) != 1 {
-			t.Fatalf("%s: %+v", name, open)
-		}
+		must.Equal(t, name+": excursions", 1, len(open))
 		s.execute(t, `DELETE FROM audit_log`)
 		before := get[map[string]any](t, a, http.MethodPut, path, body)
-		read := must.Get(json.Marshal(before))(t)
-		if after := get[map[string]any](t, a, http.MethodPut, path, string(read)); before["version"] != 1.0 || after["version"] != 1.0 {
-			t.Errorf("%s: put %v, then %v", name, before, after)
-		}
+		after := get[map[string]any](t, a, http.MethodPut, path, string(must.Get(json.Marshal(before))(t)))
+		must.Equal(t, name+": versions", []any{1.0, 1.0}, []any{before["version"], after["version"]})
 		must.Equal(t, name, open, lasting())
-		must.Equal(t, name+": entries", 0, len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")))
+		must.Equal(t, name+": entries", 0, entries())
 		changed := get[map[string]any](t, a, http.MethodPut, path, strings.Replace(body, `"limit":30`, `"limit":35`, 1))
-		if changed["version"] != 2.0 || len(lasting()) != 0 || len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) != 1 {
-			t.Errorf("%s: changed %v", name, changed)
-		}
+		must.Equal(t, name+": version, excursions, entries", []any{2.0, 0, 1}, []any{changed["version"], len(lasting()), entries()})
 		a.call(t, a.token, http.MethodDelete, path, "")
 	}
 }
@@ -233,59 +219,55 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		},
 		"a room that is left alone": {[]string{warm, critical, dry}, func(int, int) float64 { return 0 }, 0, 0, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, a := newTestCustomer(t)
-			room := a.room(t, "Hall")
-			nodes := []string{"a", "b", "c"}
-			a.sensors(t, room, nodes...)
-			for _, node := range nodes {
-				s.holdsBefore(t, node)
+		s, a := newTestCustomer(t)
+		room := a.room(t, "Hall")
+		nodes := []string{"a", "b", "c"}
+		a.sensors(t, room, nodes...)
+		for _, node := range nodes {
+			s.holdsBefore(t, node)
+		}
+		for _, r := range c.rules {
+			a.create(t, "/api/v1/rules", r)
+		}
+		begin := reading.TruncateTime(s.now().Add(-30 * time.Hour))
+		var rows []reading.Reading
+		for minute := range 300 {
+			for sensor, node := range nodes {
+				warmth := c.warmth(sensor, minute) // dries the air
+				rows = append(rows, reading.Reading{
+					NodeID: node, MessageID: fmt.Sprint("m", minute), Time: begin.Add(time.Duration(minute) * time.Minute),
+					Temperature: 24 + warmth, Humidity: 40 - 2*warmth,
+				})
 			}
-			for _, r := range c.rules {
-				a.create(t, "/api/v1/rules", r)
-			}
-			begin := reading.TruncateTime(s.now().Add(-30 * time.Hour))
-			var rows []reading.Reading
-			for minute := range 300 {
-				for sensor, node := range nodes {
-					warmth := c.warmth(sensor, minute) // dries the air
-					rows = append(rows, reading.Reading{
-						NodeID: node, MessageID: fmt.Sprint("m", minute), Time: begin.Add(time.Duration(minute) * time.Minute),
-						Temperature: 24 + warmth, Humidity: 40 - 2*warmth,
-					})
-				}
-			}
-			must.Do(t, s.readings.Append(t.Context(), rows))
-			for _, r := range rows {
-				must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
-			}
-			must.Do(t, s.store.Settle(t.Context(), a.id, begin.Add(6*time.Hour)))
-			happened := shownPreview{
-				Incidents:  s.count(t, `SELECT count(*) FROM room_incidents WHERE cause <> 'silent' AND NOT lasting AND merged_into IS NULL`),
-				Excursions: s.count(t, `SELECT count(*) FROM excursions WHERE kind = 'threshold' AND merged_into IS NULL`),
-			}
-			must.Equal(t, "stored", shownPreview{Incidents: c.incidents, Excursions: c.excursions}, happened)
-
-			got := get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+strings.Join(c.rules, ",")+`]}`)
-			must.Equal(t, "of all rooms", happened, shownPreview{Incidents: got.Incidents, Excursions: got.Excursions})
-			if c.sensors == nil {
-				must.Equal(t, "rooms", 0, len(got.Rooms))
-				return
-			}
-			sum, last := shownPreviewDay{}, s.now().UTC().Format(time.DateOnly)
-			days := got.Rooms[0].Days
-			for _, day := range days {
-				sum.Incidents += day.Incidents
-				sum.Excursions += day.Excursions
-			}
-			if len(days) != 8 || days[7].Date != last || days[0].Date != s.now().UTC().AddDate(0, 0, -7).Format(time.DateOnly) || days[5].Incidents+days[6].Incidents == 0 {
-				t.Errorf("days %+v", days)
-			}
-			must.Equal(t, "of all days", shownPreviewDay{"", c.incidents, c.excursions}, sum)
-			got.Rooms[0].Days = nil
-			must.Equal(t, "rooms", []shownRoomPreview{{room, "Hall", c.incidents, c.excursions, nil, c.sensors}}, got.Rooms)
+		}
+		must.Do(t, s.readings.Append(t.Context(), rows))
+		for _, r := range rows {
+			must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
+		}
+		must.Do(t, s.store.Settle(t.Context(), a.id, begin.Add(6*time.Hour)))
+		must.Equal(t, name+": stored", []int{c.incidents, c.excursions}, []int{
+			s.count(t, `SELECT count(*) FROM room_incidents WHERE cause <> 'silent' AND NOT lasting AND merged_into IS NULL`),
+			s.count(t, `SELECT count(*) FROM excursions WHERE kind = 'threshold' AND merged_into IS NULL`),
 		})
+
+		got := get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+strings.Join(c.rules, ",")+`]}`)
+		must.Equal(t, name+": of all rooms", []int{c.incidents, c.excursions}, []int{got.Incidents, got.Excursions})
+		if c.sensors == nil {
+			must.Equal(t, name+": rooms", 0, len(got.Rooms))
+			continue
+		}
+		sum, last := shownPreviewDay{}, s.now().UTC().Format(time.DateOnly)
+		days := got.Rooms[0].Days
+		for _, day := range days {
+			sum.Incidents += day.Incidents
+			sum.Excursions += day.Excursions
+		}
+		if len(days) != 8 || days[7].Date != last || days[0].Date != s.now().UTC().AddDate(0, 0, -7).Format(time.DateOnly) || days[5].Incidents+days[6].Incidents == 0 {
+			t.Errorf("%s: days %+v", name, days)
+		}
+		must.Equal(t, name+": of all days", shownPreviewDay{"", c.incidents, c.excursions}, sum)
+		got.Rooms[0].Days = nil
+		must.Equal(t, name+": rooms", []shownRoomPreview{{room, "Hall", c.incidents, c.excursions, nil, c.sensors}}, got.Rooms)
 	}
 }
 

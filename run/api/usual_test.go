@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -54,17 +53,13 @@ func TestUsualBand(t *testing.T) {
 			t.Helper()
 			path := fmt.Sprintf("/api/v1/data/usual/rack?start_time=%s&end_time=%s", url.QueryEscape(from.Format(time.RFC3339)), url.QueryEscape(until.Format(time.RFC3339)))
 			got := s.call(t, a.token, http.MethodGet, path, "")
-			var bands []usualBand
-			if err := json.Unmarshal(got.body, &bands); err != nil || got.status != 200 {
-				t.Fatalf("%s: %d %s", path, got.status, got.body)
-			}
+			bands := into[[]usualBand](t, got)
 			a.unless(t, path, got.header.Get("ETag")).is(t, 304)
 			return bands
 		}
 		must.Equal(t, "bands of a past that no calibration knows", 0, len(ask(now.Add(-79*24*time.Hour), now.Add(-71*24*time.Hour))))
 		bands := map[int]usualBand{} // by hours before now
-		all := ask(now.Add(-200*time.Hour), now.Add(time.Hour))
-		for _, band := range all {
+		for _, band := range ask(now.Add(-200*time.Hour), now.Add(time.Hour)) {
 			bands[int(now.Sub(band.Timestamp).Hours())] = band
 		}
 		for ago, known := range map[int]bool{150: false, 100: false, 99: true, 60: true, 50: true, 40: false, 25: false, 20: false, 19: true, 8: true, 1: true} {
@@ -80,9 +75,7 @@ func TestUsualBand(t *testing.T) {
 			width[s] = low
 		}
 		// A part of the range says the same of its hours, and half an hour is its hour.
-		if part := ask(now.Add(-30*time.Minute), now); len(part) != 1 || part[0] != bands[1] {
-			t.Errorf("the last hour: %v, want %v", part, bands[1])
-		}
+		must.Equal(t, "the last hour", []usualBand{bands[1]}, ask(now.Add(-30*time.Minute), now))
 	}
 	if width[own] >= width[shipped]/2 {
 		t.Errorf("±%g °C by a calibration of a node that never changes, ±%g by the shipped one", width[own], width[shipped])

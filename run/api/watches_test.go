@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -66,18 +67,14 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 			fmt.Sprintf(`{"name":%q,"last_poll_age_s":%d,"last_success_age_s":null,"queue_age_s":%d}`, name, poll, queue)).is(t, 204)
 	}
 	type shown struct {
-		ID          int64
-		Name, State string
-		Problem     *string
+		ID                   int64
+		Name, State, Problem string
 	}
+	watches := func() []shown { return get[[]shown](t, a, http.MethodGet, "/api/v1/watches", "") }
 	problems := func() string {
 		var all []string
-		for _, w := range get[[]shown](t, a, http.MethodGet, "/api/v1/watches", "") {
-			problem := "-"
-			if w.Problem != nil {
-				problem = *w.Problem
-			}
-			all = append(all, w.Name+" "+w.State+": "+problem)
+		for _, w := range watches() {
+			all = append(all, w.Name+" "+w.State+": "+cmp.Or(w.Problem, "-"))
 		}
 		return strings.Join(all, "\n")
 	}
@@ -90,9 +87,7 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	ill := tag()
 	s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").has(t, 200, `"watch_problems":["Nobody would be woken: the watch of Zurich has been silent for 20 min"]`)
 	beat("Bern", 400, 0)
-	if tag() == ill {
-		t.Error("a page that polls does not hear of another watch")
-	}
+	must.Equal(t, "a page that polls hears of another watch", true, tag() != ill)
 	must.Equal(t, "two", "Bern not_reading: Nobody would be woken: the watch of Bern has not read the incidents for 6 min\n"+
 		"Zurich silent: Nobody would be woken: the watch of Zurich has been silent for 20 min", problems())
 	beat("Zurich", 3, 0)
@@ -103,7 +98,7 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":3,"last_success_age_s":30,"queue_age_s":400}`).is(t, 204)
 	must.Equal(t, "one step is dead", "Bern not_reading: The watch of Bern has not read the incidents for 6 min\n"+
 		"Zurich not_sending: A step of the watch of Zurich has not been able to send a message for 6 min", problems())
-	for _, w := range get[[]shown](t, a, http.MethodGet, "/api/v1/watches", "") {
+	for _, w := range watches() {
 		s.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/watches/%d", w.ID), "").is(t, 204)
 	}
 	must.Equal(t, "removed", "", problems())
