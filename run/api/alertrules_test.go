@@ -16,20 +16,17 @@ import (
 
 // promSeries and promQuery are parts of promtool's format for unit tests:
 // https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/.
-type promSeries struct {
-	Series string `yaml:"series"`
-	Values string `yaml:"values"`
-}
+type promSeries struct{ Series, Values string }
 
 type promQuery struct {
-	Expr     string       `yaml:"expr"`
+	Expr     string
 	EvalTime string       `yaml:"eval_time"`
 	Samples  []promSample `yaml:"exp_samples"`
 }
 
 type promSample struct {
-	Labels string `yaml:"labels"`
-	Value  int    `yaml:"value"`
+	Labels string
+	Value  int
 }
 
 // TestRecipesAlertRules runs promtool on the rules of docs/recipes.md, as readers copy
@@ -51,105 +48,75 @@ func TestRecipesAlertRules(t *testing.T) {
 	hot := func(state string) string { return incident("too_hot", "critical", state) }
 	// alerts counts those that fire at 5, 15, 25 and 45 minutes.
 	type alerts [4]int
+	never, whole := alerts{}, alerts{1, 1, 1, 1}
 	for _, test := range []struct {
-		name          string
-		series        map[string]string
-		pages, mailed alerts
-		unreachable   alerts
+		name                       string
+		scraped, temperature, up   string
+		incidents                  map[string]string
+		pages, mailed, unreachable alerts
 	}{
+		{"quiet", always, "24x100", always, nil, never, never, never},
 		{
-			name: "quiet", series: map[string]string{scrape: always, temperature: "24x100", sensorUp: always},
+			"node dies hot", always, "45x20 stale", "1x20 0x80",
+			map[string]string{hot("open"): always, incident("silent", "warning", "open"): "_x35 1x65"}, whole, alerts{1, 1, 2, 2}, never,
 		},
 		{
-			name: "node dies hot",
-			series: map[string]string{
-				scrape: always, temperature: "45x20 stale", sensorUp: "1x20 0x80", hot("open"): always, incident("silent", "warning", "open"): "_x35 1x65",
-			},
-			pages: alerts{1, 1, 1, 1}, mailed: alerts{1, 1, 2, 2},
+			"scrape fails and returns", "1x20 0x40 1x40", "45x20 stale _x39 45x40", "1x20 stale _x39 1x40",
+			map[string]string{hot("open"): "1x20 stale _x39 1x40"}, whole, whole, alerts{0, 0, 1, 0},
 		},
 		{
-			name:   "scrape fails and returns",
-			series: map[string]string{scrape: "1x20 0x40 1x40", temperature: "45x20 stale _x39 45x40", sensorUp: "1x20 stale _x39 1x40", hot("open"): "1x20 stale _x39 1x40"},
-			pages:  alerts{1, 1, 1, 1}, mailed: alerts{1, 1, 1, 1}, unreachable: alerts{0, 0, 1, 0},
+			"over while the scrape fails", "1x20 0x40 1x40", "45x20 stale _x39 24x40", "1x20 stale _x39 1x40",
+			map[string]string{hot("open"): "1x20 stale"}, alerts{1, 1, 1, 0}, alerts{1, 1, 1, 0}, alerts{0, 0, 1, 0},
 		},
 		{
-			name:   "over while the scrape fails",
-			series: map[string]string{scrape: "1x20 0x40 1x40", temperature: "45x20 stale _x39 24x40", sensorUp: "1x20 stale _x39 1x40", hot("open"): "1x20 stale"},
-			pages:  alerts{1, 1, 1, 0}, mailed: alerts{1, 1, 1, 0}, unreachable: alerts{0, 0, 1, 0},
+			"over, then the scrape fails", "1x40 0x60", "45x20 24x20 stale", "1x40 stale",
+			map[string]string{hot("open"): "1x20 stale"}, alerts{1, 0, 0, 0}, alerts{1, 0, 0, 0}, alerts{0, 0, 0, 1},
 		},
 		{
-			name:   "over, then the scrape fails",
-			series: map[string]string{scrape: "1x40 0x60", temperature: "45x20 24x20 stale", sensorUp: "1x40 stale", hot("open"): "1x20 stale"},
-			pages:  alerts{1, 0, 0, 0}, mailed: alerts{1, 0, 0, 0}, unreachable: alerts{0, 0, 0, 1},
+			"acknowledged, then worse", always, "45x100", always,
+			map[string]string{hot("open"): "1x20 stale _x39 1x40", hot("taken"): "_x21 1x39 stale"}, alerts{1, 0, 0, 1}, whole, never,
 		},
 		{
-			name: "acknowledged, then worse",
-			series: map[string]string{
-				scrape: always, temperature: "45x100", sensorUp: always, hot("open"): "1x20 stale _x39 1x40", hot("taken"): "_x21 1x39 stale",
-			},
-			pages: alerts{1, 0, 0, 1}, mailed: alerts{1, 1, 1, 1},
+			"acknowledged, the scrape fails, acknowledged still", "1x40 0x20 1x40", "45x40 stale _x19 45x40", "1x40 stale _x19 1x40",
+			map[string]string{hot("open"): "1x20 stale", hot("taken"): "_x21 1x19 stale _x19 1x40"}, alerts{1, 0, 0, 0}, whole, never,
 		},
 		{
-			name: "acknowledged, the scrape fails, acknowledged still",
-			series: map[string]string{
-				scrape: "1x40 0x20 1x40", temperature: "45x40 stale _x19 45x40", sensorUp: "1x40 stale _x19 1x40",
-				hot("open"): "1x20 stale", hot("taken"): "_x21 1x19 stale _x19 1x40",
-			},
-			pages: alerts{1, 0, 0, 0}, mailed: alerts{1, 1, 1, 1},
+			"acknowledged, then over", always, "45x40 24x60", always,
+			map[string]string{hot("open"): "1x20 stale", hot("taken"): "_x21 1x19 stale"}, alerts{1, 0, 0, 0}, alerts{1, 1, 0, 0}, never,
 		},
 		{
-			name: "acknowledged, then over",
-			series: map[string]string{
-				scrape: always, temperature: "45x40 24x60", sensorUp: always, hot("open"): "1x20 stale", hot("taken"): "_x21 1x19 stale",
-			},
-			pages: alerts{1, 0, 0, 0}, mailed: alerts{1, 1, 0, 0},
+			"begins and ends in maintenance", always, "45x40 24x60", always,
+			map[string]string{hot("silenced"): "1x40 stale"}, never, never, never,
 		},
 		{
-			name:   "begins and ends in maintenance",
-			series: map[string]string{scrape: always, temperature: "45x40 24x60", sensorUp: always, hot("silenced"): "1x40 stale"},
+			"over, another came late", always, "45x40 24x60", always,
+			map[string]string{hot("open"): "1x40 stale", hot("late"): always}, alerts{1, 1, 0, 0}, alerts{1, 1, 0, 0}, never,
 		},
 		{
-			name:   "over, another came late",
-			series: map[string]string{scrape: always, temperature: "45x40 24x60", sensorUp: always, hot("open"): "1x40 stale", hot("late"): always},
-			pages:  alerts{1, 1, 0, 0}, mailed: alerts{1, 1, 0, 0},
+			"in maintenance from 10 to 30 minutes, hot throughout", always, "45x100", always,
+			map[string]string{hot("open"): "1x20 stale _x39 1x40", hot("silenced"): "_x21 1x39 stale"}, alerts{1, 0, 0, 1}, whole, never,
 		},
 		{
-			name: "in maintenance from 10 to 30 minutes, hot throughout",
-			series: map[string]string{
-				scrape: always, temperature: "45x100", sensorUp: always, hot("open"): "1x20 stale _x39 1x40", hot("silenced"): "_x21 1x39 stale",
-			},
-			pages: alerts{1, 0, 0, 1}, mailed: alerts{1, 1, 1, 1},
+			"a sensor falls silent in maintenance", always, "24x20 stale", "1x20 0x80",
+			map[string]string{incident("silent", "warning", "silenced"): "_x21 1x79"}, never, never, never,
 		},
 		{
-			name: "a sensor falls silent in maintenance",
-			series: map[string]string{
-				scrape: always, temperature: "24x20 stale", sensorUp: "1x20 0x80", incident("silent", "warning", "silenced"): "_x21 1x79",
-			},
+			"one taken, another of the room begins", always, "45x100", always,
+			map[string]string{hot("taken"): always, hot("open"): "_x21 1x79"}, alerts{0, 1, 1, 1}, alerts{0, 1, 1, 1}, never,
 		},
 		{
-			name: "one taken, another of the room begins",
-			series: map[string]string{
-				scrape: always, temperature: "45x100", sensorUp: always, hot("taken"): always, hot("open"): "_x21 1x79",
-			},
-			pages: alerts{0, 1, 1, 1}, mailed: alerts{0, 1, 1, 1},
+			"a warning is mailed", always, "28x100", always,
+			map[string]string{incident("too_hot", "warning", "open"): always}, never, whole, never,
 		},
 		{
-			name: "a warning is mailed",
-			series: map[string]string{
-				scrape: always, temperature: "28x100", sensorUp: always, incident("too_hot", "warning", "open"): always,
-			},
-			mailed: alerts{1, 1, 1, 1},
-		},
-		{
-			name:   "recovers",
-			series: map[string]string{scrape: always, temperature: "45x20 24x80", sensorUp: always, hot("open"): "1x20 stale"},
-			pages:  alerts{1, 0, 0, 0}, mailed: alerts{1, 0, 0, 0},
+			"recovers", always, "45x20 24x80", always,
+			map[string]string{hot("open"): "1x20 stale"}, alerts{1, 0, 0, 0}, alerts{1, 0, 0, 0}, never,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			var series []promSeries
-			for name, values := range test.series {
+			series := []promSeries{{scrape, test.scraped}, {temperature, test.temperature}, {sensorUp, test.up}}
+			for name, values := range test.incidents {
 				series = append(series, promSeries{name, values})
 			}
 			var queries []promQuery
