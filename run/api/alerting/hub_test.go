@@ -60,9 +60,7 @@ func TestOneConnectionWhileSomebodyWaits(t *testing.T) {
 		connections := func(what string, all, open int64) {
 			t.Helper()
 			synctest.Wait()
-			if f.connections.Load() != all || f.open.Load() != open {
-				t.Errorf("%s: %d connections, %d open, want %d, %d", what, f.connections.Load(), f.open.Load(), all, open)
-			}
+			must.Equal(t, what+": connections, open", []int64{all, open}, []int64{f.connections.Load(), f.open.Load()})
 		}
 		time.Sleep(time.Minute)
 		connections("nobody waits", 0, 0)
@@ -81,14 +79,10 @@ func TestOneConnectionWhileSomebodyWaits(t *testing.T) {
 		changed, _, _ := h.turn(a, time.Now())
 		f.fail <- errors.New("the connection is gone")
 		connections("it is gone", 2, 0)
-		if woken(changed) {
-			t.Error("woken without a connection")
-		}
+		must.Equal(t, "woken without a connection", false, woken(changed))
 		time.Sleep(lookInterval)
 		connections("it is back", 3, 1)
-		if !woken(changed) {
-			t.Error("what came meanwhile is not looked for")
-		}
+		must.Equal(t, "woken for what came meanwhile", true, woken(changed))
 	})
 }
 
@@ -104,12 +98,8 @@ func TestWakesTheAccount(t *testing.T) {
 		change := <-f.changed
 		change(1)
 		change(3) // for whom nobody waits
-		if !woken(first) || !woken(second) || woken(other) {
-			t.Errorf("woken: %t, %t, another's %t", woken(first), woken(second), woken(other))
-		}
-		if woken(of(one)) {
-			t.Error("woken before the next change")
-		}
+		must.Equal(t, "woken", []bool{true, true, false}, []bool{woken(first), woken(second), woken(other)})
+		must.Equal(t, "woken before the next change", false, woken(of(one)))
 	})
 }
 

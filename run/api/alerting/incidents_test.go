@@ -2,7 +2,6 @@ package alerting
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"coldaisle.dev/shared/incident"
@@ -36,7 +35,5 @@ func TestPreviewEndsWithItsRequest(t *testing.T) {
 	p := previews{judging: map[string]judgedSensor{"n1": {room: 1, rules: []incident.Rule{{}}}}, node: reading.Node{ID: "n1"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.finish(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("the preview went on: %v", err)
-	}
+	must.Fail(t, "the preview", p.finish(ctx), context.Canceled)
 }

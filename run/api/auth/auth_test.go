@@ -31,7 +31,7 @@ func TestRevocationDuringALookup(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				tokens := testTokens(t, testKey, time.Now)
-				keys := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
+				stored, keys := newKeys()
 				generation, queries := int64(1), 0
 				persons := func(context.Context, []int64) (map[int64]accounts.Person, error) {
 					queries++
@@ -39,17 +39,17 @@ func TestRevocationDuringALookup(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					return found, nil
 				}
-				a := NewAuthenticator(tokens, persons, NewKeys(keys, time.Now, logging.Discard()), logging.Discard())
+				a := NewAuthenticator(tokens, persons, keys, logging.Discard())
 				credential := must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: 1}))(t)
 				revoke := func() { generation++ }
 				if name == "key" {
-					credential = keys.add(1, nil)
-					revoke = func() { keys.remove(credential) }
+					credential = stored.add(1, nil)
+					revoke = func() { stored.remove(credential) }
 				}
 				var requests sync.WaitGroup
 				send := func(when string, want int) {
 					requests.Go(func() {
-						must.Equal(t, fmt.Sprintf("a request %s the revocation", when), want, answer(t, a, credential))
+						must.Equal(t, fmt.Sprintf("a request %s the revocation", when), want, answer(t.Context(), a, credential))
 					})
 				}
 				send("before", http.StatusOK)
@@ -59,16 +59,15 @@ func TestRevocationDuringALookup(t *testing.T) {
 					send("after", http.StatusUnauthorized)
 				}
 				requests.Wait()
-				must.Equal(t, "queries", 2, queries+keys.queries)
+				must.Equal(t, "queries", 2, queries+stored.queries)
 			})
 		})
 	}
 }
 
 // answer returns the status of a request with a token or key.
-func answer(t *testing.T, a *Authenticator, credential string) int {
-	t.Helper()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+func answer(ctx context.Context, a *Authenticator, credential string) int {
+	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	request.Header.Set("Authorization", "Bearer "+credential)
 	recorder := httptest.NewRecorder()
 	next := func(huma.Context) {} // 200
@@ -87,10 +86,7 @@ func TestClientGoesDuringALookup(t *testing.T) {
 		return nil, context.Canceled
 	}
 	a := NewAuthenticator(tokens, persons, nil, logging.New(&log, slog.LevelInfo, ""))
-	request := httptest.NewRequestWithContext(left, http.MethodGet, "/", nil)
-	request.Header.Set("Authorization", "Bearer "+must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7}))(t))
-	recorder := httptest.NewRecorder()
-	a.Authenticate(rest.Operation{Role: rest.Viewer})(humago.NewContext(&huma.Operation{}, request, recorder), nil)
-	must.Equal(t, "status", rest.StatusClientGone, recorder.Code)
+	credential := must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7}))(t)
+	must.Equal(t, "status", rest.StatusClientGone, answer(left, a, credential))
 	must.Equal(t, "log", "", log.String())
 }

@@ -29,6 +29,11 @@ type fakeKeys struct {
 	err     error
 }
 
+func newKeys() (*fakeKeys, *Keys) {
+	stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
+	return stored, NewKeys(stored, time.Now, logging.Discard())
+}
+
 func (f *fakeKeys) APIKeysByHash(_ context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error) {
 	defer time.Sleep(time.Millisecond)
 	f.mutex.Lock()
@@ -77,9 +82,7 @@ func TestKeyForm(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile("../../../docs/SECURITY.md"))(t)
 	const form = `cold_[0-9A-Za-z]{49}`
-	if !strings.Contains(string(page), "`"+form+"`") {
-		t.Errorf("SECURITY.md has no %s", form)
-	}
+	must.Contain(t, "SECURITY.md", string(page), "`"+form+"`")
 	seen := map[string]bool{}
 	for range 100 {
 		text, shown, hash := NewKey()
@@ -97,14 +100,10 @@ func TestKeyForm(t *testing.T) {
 		if text[i] == other {
 			other = 'y'
 		}
-		if changed := text[:i] + string(other) + text[i+1:]; wellFormed(changed) {
-			t.Errorf("%s is well-formed", changed)
-		}
+		must.Equal(t, "another is well-formed", false, wellFormed(text[:i]+string(other)+text[i+1:]))
 	}
 	for _, wrong := range []string{"", keyPrefix, text[:53], text + "0", "cold_" + strings.Repeat("é", 24) + "x", strings.Repeat("0", 54)} {
-		if wellFormed(wrong) {
-			t.Errorf("%q is well-formed", wrong)
-		}
+		must.Equal(t, wrong+" is well-formed", false, wellFormed(wrong))
 	}
 }
 
@@ -112,8 +111,7 @@ func TestKeyForm(t *testing.T) {
 func TestKeyEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
-		k := NewKeys(stored, time.Now, logging.Discard())
+		stored, k := newKeys()
 		find := func(text string, want error) {
 			t.Helper()
 			if key, err := k.find(t.Context(), text); !errors.Is(err, want) || err == nil && key.CustomerID != 7 {
@@ -140,16 +138,14 @@ func TestKeyEnds(t *testing.T) {
 func TestKeyGuesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
-		k := NewKeys(stored, time.Now, logging.Discard())
+		stored, k := newKeys()
 		const guesses = 3 * maxLookups
 		var all sync.WaitGroup
 		for range guesses {
 			all.Go(func() {
 				guess, _, _ := NewKey()
-				if _, err := k.find(t.Context(), guess); !errors.Is(err, errToken) {
-					t.Error(err)
-				}
+				_, err := k.find(t.Context(), guess)
+				must.Fail(t, "a guess", err, errToken)
 			})
 		}
 		all.Wait()
@@ -163,24 +159,20 @@ func TestKeyGuesses(t *testing.T) {
 func TestKeyUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
-		k := NewKeys(stored, time.Now, logging.Discard())
+		stored, k := newKeys()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go k.Run(ctx)
 		text := stored.add(1, nil)
-		for second := range 150 {
-			if _, err := k.find(ctx, text); err != nil {
-				t.Fatal(second, err)
-			}
+		for range 150 {
+			must.Get(k.find(ctx, text))(t)
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
 		must.Equal(t, "noted in 150 s", "[1 1 1]", fmt.Sprint(stored.noted))
 	})
 	// With nobody who notes, requests go on.
-	stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
-	k := NewKeys(stored, time.Now, logging.Discard())
+	stored, k := newKeys()
 	for id := range int64(maxLookups + 10) {
 		must.Get(k.find(t.Context(), stored.add(id, nil)))(t)
 	}

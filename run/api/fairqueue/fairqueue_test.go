@@ -16,17 +16,17 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// recorder is a queue whose callers each hold a slot for a second, with the order
-// in which clients got one.
+// recorder is a queue with one slot, which callers hold for a second each, with the order in which they got it.
 type recorder struct {
-	queue *fairqueue.Queue[string]
-	mutex sync.Mutex
-	order []string
-	busy  []string
-	group sync.WaitGroup
+	queue           *fairqueue.Queue[string]
+	mutex           sync.Mutex
+	served, refused string
+	group           sync.WaitGroup
 }
 
-func newRecorder(limits fairqueue.Limits) *recorder {
+func newRecorder(wait time.Duration, waiting ...int) *recorder {
+	limits := fairqueue.Limits{Slots: 1, MaxWait: wait}
+	copy(limits.MaxWaiting[:], waiting)
 	return &recorder{queue: fairqueue.New[string](limits)}
 }
 
@@ -43,67 +43,54 @@ func (d *recorder) ask(ctx context.Context, client string) {
 	d.group.Go(func() {
 		done, err := d.queue.Acquire(ctx, laneOf(client), client)
 		d.mutex.Lock()
+		switch {
+		case err == nil:
+			d.served += client
+		case errors.Is(err, fairqueue.ErrBusy):
+			d.refused += client
+		}
+		d.mutex.Unlock()
 		if err != nil {
-			if errors.Is(err, fairqueue.ErrBusy) {
-				d.busy = append(d.busy, client)
-			}
-			d.mutex.Unlock()
 			return
 		}
-		d.order = append(d.order, client)
-		d.mutex.Unlock()
 		time.Sleep(time.Second)
 		done()
 	})
 	synctest.Wait()
 }
 
-func (d *recorder) check(t *testing.T, order, busy []string) {
+func (d *recorder) check(t *testing.T, what, served, refused string) {
 	t.Helper()
 	d.group.Wait()
-	must.Equal(t, "served", order, d.order)
-	must.Equal(t, "refused", busy, d.busy)
+	must.Equal(t, what, "served "+served+", refused "+refused, "served "+d.served+", refused "+d.refused)
 }
 
-func TestClientsAreServedInRotation(t *testing.T) {
+// TestWhoIsServed has clients ask one after the other: they are served in rotation, and so are lanes; and a full queue
+// makes room at the cost of the client that has most.
+func TestWhoIsServed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: time.Minute})
-		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
-			d.ask(t.Context(), client)
-		}
-		d.check(t, []string{"a", "a", "b", "c", "a", "b", "a", "a"}, nil)
-	})
-}
-
-func TestLanesTakeTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{3, 3}, MaxWait: time.Minute})
-		for _, client := range []string{"a", "b", "c", "d", "e", "A", "A", "B", "C"} { // e finds its lane full, C has one of A's
-			d.ask(t.Context(), client)
-		}
-		d.check(t, []string{"a", "A", "b", "B", "c", "C", "d"}, []string{"e", "A"})
-	})
-}
-
-func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{3}, MaxWait: time.Minute})
-		for range 6 {
-			d.ask(t.Context(), "a") // one works, three wait, two are refused
-		}
-		d.ask(t.Context(), "b") // the newest of a's makes room
-		d.ask(t.Context(), "b") // b would have as many as a
-		d.check(t, []string{"a", "a", "b", "a"}, []string{"a", "a", "a", "b"})
-	})
+	for name, c := range map[string]struct {
+		waiting                  []int
+		clients, served, refused string
+	}{
+		"rotation":   {[]int{100}, "aaaabacb", "aabcabaa", ""},
+		"lanes":      {[]int{3, 3}, "abcdeAABC", "aAbBcCd", "eA"}, // e finds its lane full, C has one of A's
+		"full queue": {[]int{3}, "aaaaaabb", "aaba", "aaab"},      // the newest of a's makes room; b would have as many as a
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newRecorder(time.Minute, c.waiting...)
+			for client := range strings.SplitSeq(c.clients, "") {
+				d.ask(t.Context(), client)
+			}
+			d.check(t, name, c.served, c.refused)
+		})
+	}
 }
 
 func TestSlotThatIsNotFreeInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: 10 * time.Second})
+		d := newRecorder(10*time.Second, 100)
 		began := time.Now()
 		for range 12 {
 			d.ask(t.Context(), "a")
@@ -111,29 +98,29 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 		d.group.Wait()
 		// The last two would have had theirs after ten and eleven seconds, or at the
 		// very moment of the tenth.
-		if len(d.order) < 10 || len(d.order) > 11 || len(d.order)+len(d.busy) != 12 {
-			t.Errorf("%d served, %d refused", len(d.order), len(d.busy))
+		if len(d.served) < 10 || len(d.served) > 11 || len(d.served)+len(d.refused) != 12 {
+			t.Errorf("%s served, %s refused", d.served, d.refused)
 		}
 		if took := time.Since(began); took > 12*time.Second {
 			t.Errorf("took %v", took)
 		}
 		d.ask(t.Context(), "b") // all slots are free again
 		d.group.Wait()
-		must.Equal(t, "no slot is left", "b", d.order[len(d.order)-1])
+		must.Equal(t, "b is served", true, strings.HasSuffix(d.served, "b"))
 	})
 }
 
 func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{1}, MaxWait: time.Minute})
+		d := newRecorder(time.Minute, 1)
 		d.ask(t.Context(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		d.ask(ctx, "b")
 		cancel()
 		synctest.Wait()
 		d.ask(t.Context(), "c")
-		d.check(t, []string{"a", "c"}, nil)
+		d.check(t, "b has gone", "ac", "")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/hex"
+	"fmt"
 	"testing"
 
 	"coldaisle.dev/shared/must"
@@ -15,9 +16,7 @@ func TestCheckKey(t *testing.T) {
 	t.Parallel()
 	for seed := range byte(50) {
 		public, _ := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
-		if !validKey(public) {
-			t.Errorf("%x is refused", public)
-		}
+		must.Equal(t, fmt.Sprintf("%x passes", public), true, validKey(public))
 	}
 	refused := [][]byte{nil, make([]byte, 31), bytes.Repeat([]byte{0xee}, 33)}
 	for _, text := range []string{
@@ -36,12 +35,9 @@ func TestCheckKey(t *testing.T) {
 		"0200000000000000000000000000000000000000000000000000000000000000", // no point
 		"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
 	} {
-		encoded := must.Get(hex.DecodeString(text))(t)
-		refused = append(refused, encoded)
+		refused = append(refused, must.Get(hex.DecodeString(text))(t))
 	}
 	for _, public := range refused {
-		if validKey(public) {
-			t.Errorf("%x passes", public)
-		}
+		must.Equal(t, fmt.Sprintf("%x passes", public), false, validKey(public))
 	}
 }

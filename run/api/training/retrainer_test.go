@@ -23,9 +23,7 @@ func TestPublisher(t *testing.T) {
 	if len(messages) != 1 {
 		t.Fatalf("%d messages", len(messages))
 	}
-	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
-	}
+	must.Equal(t, "the message", want, must.Get(wire.DecodeRetraining(messages[0].Data))(t))
 	if err := NewPublisher(client, "absent").Publish(t.Context(), want); err == nil {
 		t.Error("a topic that does not exist took a request")
 	}
