@@ -33,9 +33,7 @@ func TestConfigMatchesTerraform(t *testing.T) {
 	t.Parallel()
 	components := tfenv.Read(t, configuration, "")
 	for component, settings := range map[string]any{"api": &Config{}, "migrate": &MigrationConfig{}} {
-		if lines := tfenv.Mismatches(t, components[component], settings); len(lines) != 0 {
-			t.Errorf("%s: %s", component, strings.Join(lines, "; "))
-		}
+		must.Equal(t, component, "", strings.Join(tfenv.Mismatches(t, components[component], settings), "; "))
 	}
 }
 
@@ -70,9 +68,7 @@ func TestStartsAsDeployed(t *testing.T) {
 		"DATABASE_URL="+own.String(), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+table.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1")...)
 	user := &visitor{t: t, base: service.URL}
-	if health := user.do(http.MethodGet, "/health", nil, http.StatusOK); len(health) != 1 || health["status"] != "healthy" {
-		t.Errorf("health: %v", health)
-	}
+	must.Equal(t, "health", map[string]any{"status": "healthy"}, user.do(http.MethodGet, "/health", nil, http.StatusOK))
 	credentials := map[string]any{"email": "a@example.com", "username": "annanna", "password": "Passw0rd"}
 	user.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated)
 	user.token, _ = user.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK)["access_token"].(string)
@@ -84,9 +80,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	if len(asked) == 0 || !strings.Contains(asked[0].Query, tfenv.Dataset) || !strings.Contains(asked[0].Query, tfenv.Table) {
 		t.Errorf("%d queries, of other tables than terraform's\n%s", len(asked), service.Output())
 	}
-	if got := service.Terminate(); got != 0 {
-		t.Errorf("exit %d\n%s", got, service.Output())
-	}
+	must.Equal(t, "exit\n"+service.Output(), 0, service.Terminate())
 }
 
 // users makes the database users that terraform makes, and returns their
@@ -116,14 +110,11 @@ type visitor struct {
 
 func (v *visitor) do(method, path string, body any, want int) map[string]any {
 	v.t.Helper()
-	encoded, err := json.Marshal(body)
-	must.Do(v.t, err)
-	request, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, bytes.NewReader(encoded))
-	must.Do(v.t, err)
+	encoded := must.Get(json.Marshal(body))(v.t)
+	request := must.Get(http.NewRequestWithContext(v.t.Context(), method, v.base+path, bytes.NewReader(encoded)))(v.t)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+v.token)
-	response, err := http.DefaultClient.Do(request)
-	must.Do(v.t, err)
+	response := must.Get(http.DefaultClient.Do(request))(v.t)
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want {

@@ -21,8 +21,7 @@ const secret = "a secret of the tests and long enough for it"
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := []string{"DATABASE_URL=postgres://x", "SECRET_KEY=" + secret, "PROJECT_ID=project"}
-	s, err := config.Load[Config](good)
-	must.Do(t, err)
+	s := must.Get(config.Load[Config](good))(t)
 	if s.Port != 8080 || s.Backend.Readings != backend.BigQuery || s.Backend.Dataset != "sensor_data" || s.Backend.Table != "readings" || s.RetrainingTopic != "model-retraining" {
 		t.Errorf("defaults %+v", s)
 	}
@@ -46,19 +45,16 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: the line repeats the secret", setting)
 		}
 	}
-	origins, err := config.Load[Config](append(good[:3:3], "ALLOWED_ORIGINS=https://a.example,https://b.example"))
-	if err != nil || len(origins.AllowedOrigins) != 2 {
-		t.Errorf("origins %q, %v", origins.AllowedOrigins, err)
-	}
+	origins := must.Get(config.Load[Config](append(good[:3:3], "ALLOWED_ORIGINS=https://a.example,https://b.example")))(t)
+	must.Equal(t, "origins", []string{"https://a.example", "https://b.example"}, origins.AllowedOrigins)
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	if err := run(t.Context(), []string{"serve"}, nil); err == nil || !strings.Contains(err.Error(), "usage") {
-		t.Errorf("got %v", err)
-	}
-	if err := run(t.Context(), []string{"migrate"}, nil); err == nil || !strings.Contains(err.Error(), "DATABASE_URL") {
-		t.Errorf("got %v", err)
+	for command, want := range map[string]string{"serve": "usage", "migrate": "DATABASE_URL"} {
+		if err := run(t.Context(), []string{command}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", command, err, want)
+		}
 	}
 }
 
@@ -67,12 +63,9 @@ func TestUsage(t *testing.T) {
 // over before the apply, and what terraform then has names it no more.
 func TestMigration(t *testing.T) {
 	t.Parallel()
-	s, err := config.Load[MigrationConfig]([]string{
-		"DATABASE_URL=postgres://x", "DB_USERS=api=coldaisle-api@p.iam,ingest=coldaisle-ingest@p.iam",
-	})
-	if err != nil || len(s.Users) != 2 || s.Users["ingest"] != "coldaisle-ingest@p.iam" {
-		t.Errorf("got %v, %v", s.Users, err)
-	}
+	users := "DB_USERS=api=coldaisle-api@p.iam,ingest=coldaisle-ingest@p.iam"
+	s := must.Get(config.Load[MigrationConfig]([]string{"DATABASE_URL=postgres://x", users}))(t)
+	must.Equal(t, "users", map[string]string{"api": "coldaisle-api@p.iam", "ingest": "coldaisle-ingest@p.iam"}, s.Users)
 	database := pgtest.URL(t)
 	for _, c := range []struct{ arguments, users, fails string }{
 		{"migrate", "ingest=nobody", "nobody"},
