@@ -70,8 +70,7 @@ func (a *testCustomer) get(t *testing.T, path, encoding string) *http.Response {
 	return response
 }
 
-// TestHistoryStreams reads many readings and watches the heap meanwhile: 20 MB of JSON, at
-// night five times as much.
+// TestHistoryStreams reads many readings and watches the heap meanwhile: 20 MB of JSON, at night five times as much.
 func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the memory of the process
 	tooltest.Long(t)
 	sent := 200_000
@@ -164,19 +163,30 @@ func TestHistoryHead(t *testing.T) {
 	must.Equal(t, "Content-Type, body", []string{"application/json", ""}, []string{got.header.Get("Content-Type"), string(got.body)})
 }
 
-// TestLimitsOfScansAreExplained shows contract 5.12.
-func TestLimitsOfScansAreExplained(t *testing.T) {
+// TestLimitsAreExplained has a range that holds too much for a scan, or for the time of its operation. Contract 5.12.
+func TestLimitsAreExplained(t *testing.T) {
 	t.Parallel()
-	scan := func(purpose readings.Purpose) *testCustomer {
-		return newHistoryAPI(t, fakeReader{fail: fmt.Errorf("asked: %w", &readings.LimitError{Purpose: purpose, Err: errors.New("secret cause")})})
+	scan := func(purpose readings.Purpose) error {
+		return fmt.Errorf("asked: %w", &readings.LimitError{Purpose: purpose, Err: errors.New("secret cause")})
 	}
-	a := scan(readings.Export)
 	const shorter = "The range holds more readings than one request may scan; ask for a shorter one, several times"
-	preview := `{"days":30,"rules":[{"name":"Hot","quantity":"temperature","direction":"above","limit":30,"for_s":60,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`
-	a.call(t, a.token, http.MethodGet, wholeRange, "").says(t, 400, shorter)
-	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preview", preview).says(t, 400, shorter)
-	a = scan(readings.Chart)
-	a.call(t, a.token, http.MethodGet, wholeRange+"&max_points=10", "").says(t, 400, "The range holds more readings than one chart may scan; ask for a shorter one")
+	const preview, report = "/api/v1/rules/preview", "/api/v1/data/report/1?start_time=2026-03-01&end_time=2026-03-31"
+	for _, c := range []struct {
+		fails        error
+		path, detail string
+	}{
+		{scan(readings.Export), wholeRange, shorter},
+		{scan(readings.Export), preview, shorter},
+		{scan(readings.Chart), wholeRange + "&max_points=10", "The range holds more readings than one chart may scan; ask for a shorter one"},
+		{context.DeadlineExceeded, preview, "The preview takes too long; choose fewer days, or rules for fewer sensors"},
+		{context.DeadlineExceeded, report, "The report takes too long; choose fewer sensors by limit and after, or a shorter range"},
+	} {
+		a, method, body := newHistoryAPI(t, fakeReader{fail: c.fails}), http.MethodGet, ""
+		if c.path == preview {
+			method, body = http.MethodPost, fmt.Sprintf(`{"days":92,"rules":[%s]}`, fmt.Sprintf(someRule, 30.0, ""))
+		}
+		a.call(t, a.token, method, c.path, body).says(t, 400, c.detail)
+	}
 }
 
 // TestFractionsOfASecond reads times of every length of fraction back, by every operation that

@@ -35,42 +35,27 @@ type pagedList struct {
 }
 
 func pagedLists(room int64) map[string]pagedList {
+	rows := func(table, columns, values string) string {
+		values = strings.ReplaceAll(values, "@", "'2026-03-01'::timestamptz + i / 3 * interval '1 s'")
+		return `INSERT INTO ` + table + ` (` + columns + `) SELECT ` + values + ` FROM generate_series($1::int, $2::int) i`
+	}
 	return map[string]pagedList{
-		"listAlertHistory": {
-			"/api/v1/alerts/history?sensor_id=node-1", "id", `
-			INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
-			SELECT $3, 'node-1', 'temperature', 'm', '2026-03-01'::timestamptz + i / 3 * interval '1 s', 'm' || i, 60, 50 FROM generate_series($1::int, $2::int) i`,
-		},
+		"listAlertHistory": {"/api/v1/alerts/history?sensor_id=node-1", "id", rows("alerts",
+			"customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold", "$3, 'node-1', 'temperature', 'm', @, 'm' || i, 60, 50")},
 		"listIncidents":  {"/api/v1/incidents?cause=too_hot", "id", pastIncidents},
 		"listExcursions": {"/api/v1/excursions?kind=threshold", "id", pastIncidents},
-		"listPredictions": {
-			"/api/v1/prediction-feedback?status=unvalidated", "id", `
-			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, channel)
-			SELECT 'node-1', '2026-03-01'::timestamptz + i / 3 * interval '1 s', 'm' || i, $3 FROM generate_series($1::int, $2::int) i`,
-		},
-		"listDrills": {
-			"/api/v1/drills", "id", `
-			INSERT INTO drills (customer_id, code_hash, on_site, rule_id, quantity, direction, limit_value, severity, node_id, sensor_name, room_id, room_name, started_by, created_at)
-			SELECT $3, sha256(('d' || i)::bytea), false, 1, 'temperature', 'above', 27, 'warning', 'node-1', 'Rack', 1, 'Hall', 'Ana', '2026-03-01'::timestamptz + i / 3 * interval '1 s'
-			FROM generate_series($1::int, $2::int) i`,
-		},
-		"listTrainingRuns": {
-			"/api/v1/ml/retraining/history", "id", `
-			INSERT INTO model_training_runs (customer_id, started_at, completed_at, status, triggered_by)
-			SELECT $3, '2026-03-01'::timestamptz + i / 3 * interval '1 s', now(), 'failed', 'manual' FROM generate_series($1::int, $2::int) i`,
-		},
-		"listAuditLog": {
-			"/api/v1/audit?operation=counted", "id", `
-			INSERT INTO audit_log (at, customer_id, actor, operation)
-			SELECT '2026-03-01'::timestamptz + i / 3 * interval '1 s', $3, 'system', 'counted' FROM generate_series($1::int, $2::int) i`,
-		},
+		"listPredictions": {"/api/v1/prediction-feedback?status=unvalidated", "id", rows("prediction_feedback",
+			"sensor_id, timestamp, message_id, channel", "'node-1', @, 'm' || i, $3")},
+		"listDrills": {"/api/v1/drills", "id", rows("drills",
+			"customer_id, code_hash, on_site, rule_id, quantity, direction, limit_value, severity, node_id, sensor_name, room_id, room_name, started_by, created_at",
+			"$3, sha256(('d' || i)::bytea), false, 1, 'temperature', 'above', 27, 'warning', 'node-1', 'Rack', 1, 'Hall', 'Ana', @")},
+		"listTrainingRuns": {"/api/v1/ml/retraining/history", "id", rows("model_training_runs",
+			"customer_id, started_at, completed_at, status, triggered_by", "$3, @, now(), 'failed', 'manual'")},
+		"listAuditLog": {"/api/v1/audit?operation=counted", "id", rows("audit_log", "at, customer_id, actor, operation", "@, $3, 'system', 'counted'")},
 		// By identifier: the newer come first here, too.
-		"getReport": {
-			fmt.Sprintf("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-03-02", room), "sensor_id", `
-			INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)
-			SELECT 'a' || 1000 - i, $3, (SELECT room_id FROM sensors WHERE customer_id = $3 AND node_id = 'node-1'), 'n', 'T', '-infinity'
-			FROM generate_series($1::int, $2::int) i`,
-		},
+		"getReport": {fmt.Sprintf("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-03-02", room), "sensor_id", rows("sensors",
+			"node_id, customer_id, room_id, name, type, signed_from",
+			"'a' || 1000 - i, $3, (SELECT room_id FROM sensors WHERE customer_id = $3 AND node_id = 'node-1'), 'n', 'T', '-infinity'")},
 	}
 }
 
@@ -159,8 +144,7 @@ func TestListsAreReadPageByPage(t *testing.T) {
 	must.Equal(t, "X-Total-Count of CSV is there", true, csv.header.Get("X-Total-Count") != "")
 }
 
-// TestPagesOfAKeyForRooms gives a key for one of two rooms its rows and their number alone.
-// Contract 1.18, 12.4.
+// TestPagesOfAKeyForRooms gives a key for one of two rooms its rows and their number alone. Contract 1.18, 12.4.
 func TestPagesOfAKeyForRooms(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

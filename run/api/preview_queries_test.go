@@ -27,8 +27,7 @@ func (q *countedQueries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx
 
 func (q *countedQueries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestPreviewAsksAsMuchForManyRooms previews rules for one room and for thirty: the same
-// number of statements.
+// TestPreviewAsksAsMuchForManyRooms previews rules for one room and for thirty: the same number of statements.
 func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	t.Parallel()
 	var config Config
@@ -68,13 +67,4 @@ func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	if many := preview(); many != one || one > 6 {
 		t.Errorf("%d statements for a room, %d for thirty", one, many)
 	}
-}
-
-// TestSlowPreview has the time of the operation end before all readings are read.
-func TestSlowPreview(t *testing.T) {
-	t.Parallel()
-	_, a := newTestCustomer(t, func(c *Config) { c.Readings = fakeReader{fail: context.DeadlineExceeded} })
-	a.heldSensor(t, "n1")
-	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preview", fmt.Sprintf(`{"days":92,"rules":[%s]}`, fmt.Sprintf(someRule, 30.0, ""))).
-		says(t, 400, "The preview takes too long; choose fewer days, or rules for fewer sensors")
 }
