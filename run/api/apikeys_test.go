@@ -10,8 +10,7 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 )
 
-// TestAPIKeyLife follows a key from its creation to its end over HTTP.
-// Contract 12.1, 12.4, 10.12.
+// TestAPIKeyLife follows a key from its creation to its end over HTTP. Contract 12.1, 12.4, 10.12.
 func TestAPIKeyLife(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -24,10 +23,7 @@ func TestAPIKeyLife(t *testing.T) {
 		s.alert(t, id, s.now(), 60)
 		s.judge(t, id, s.now(), 60)
 	}
-	get := func(key testKey, path string) reply {
-		t.Helper()
-		return s.call(t, key.text, http.MethodGet, path, "")
-	}
+	get := func(key testKey, path string) reply { return s.call(t, key.text, http.MethodGet, path, "") }
 
 	// What it is when it is made; the text is nowhere else.
 	created := s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", fmt.Sprintf(`{"name":"Grafana","scope":"read","room_ids":[%d,%d],"expires_at":"2090-01-01"}`, hall, hall))

@@ -40,7 +40,6 @@ func TestAuditLog(t *testing.T) {
 	other.room(t, "Theirs")
 
 	list := func(query string) []loggedEntry {
-		t.Helper()
 		return get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit"+query, "")
 	}
 	must.Equal(t, "operations", "[system resolve gateway enrolGateway person createGateway key updateRoom person updateRoom "+
@@ -111,9 +110,8 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 	}
 }
 
-// TestQueryOfEveryOperation gives every operation of the document a parameter that it does not
-// have, each of its own twice and empty, and in each a text for which PostgreSQL has no form: 400 names
-// them. Contract 1.4.
+// TestQueryOfEveryOperation gives every operation of the document a parameter that it does not have, each of its own
+// twice and empty, and in each a text for which PostgreSQL has no form: 400 names them. Contract 1.4.
 func TestQueryOfEveryOperation(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

@@ -28,9 +28,8 @@ const connections = 32
 //
 //	go test ./run/api -run '^$' -bench Endpoints
 //
-// ratio is the API's requests per second over the bare handler's: the median of many
-// short turns, each beside its neighbour, so that other programs on the machine change it
-// little.
+// ratio is the API's requests per second over the bare handler's: the median of many short turns, each beside its
+// neighbour, so that other programs on the machine change it little.
 func BenchmarkEndpoints(b *testing.B) {
 	s := newTestAPI(b, func(d *Config) { d.Log = logging.New(io.Discard, slog.LevelInfo, "") })
 	s.document = nil

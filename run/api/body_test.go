@@ -32,8 +32,7 @@ func TestMalformedTransfer(t *testing.T) {
 	}
 }
 
-// TestIntegersAreWholeNumbers takes every spelling of a whole number.
-// Contract 1.4.
+// TestIntegersAreWholeNumbers takes every spelling of a whole number. Contract 1.4.
 func TestIntegersAreWholeNumbers(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -132,9 +131,8 @@ func TestErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// TestFirstErrorIsReported gives bodies with several errors. The answer names the first field
-// in the order of the type, whatever their order in the body and whoever finds it.
-// Contract 1.4.
+// TestFirstErrorIsReported gives bodies with several errors. The answer names the first field in the order of the type,
+// whatever their order in the body and whoever finds it. Contract 1.4.
 func TestFirstErrorIsReported(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())

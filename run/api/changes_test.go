@@ -157,8 +157,7 @@ func TestChangesGoOnAfterARestart(t *testing.T) {
 	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=5", "").says(t, 400, beyond)
 }
 
-// TestChangesOfAKeysRooms has a key for one room wait: what happens in another does not reach
-// it. Contract 12.4.
+// TestChangesOfAKeysRooms has a key for one room wait: what happens in another does not reach it. Contract 12.4.
 func TestChangesOfAKeysRooms(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// measured is what one customer's node of a shared id has measured: values that
-// occur nowhere else.
+// measured is what one customer's node of a shared id has measured: values that occur nowhere else.
 type measured struct {
 	who         *testCustomer
 	channel     reading.Channel
@@ -84,9 +83,8 @@ func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured) {
 	return all
 }
 
-// TestNothingCrossesChannels asks every operation that reads, for each of three
-// customers who have the same node id at once: each sees what is theirs and nothing
-// of the others. Contract 4.8.
+// TestNothingCrossesChannels asks every operation that reads, for each of three customers who have the same node id at
+// once: each sees what is theirs and nothing of the others. Contract 4.8.
 func TestNothingCrossesChannels(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, withRecords(t), func(c *Config) { c.Models = persistence{} })
@@ -210,10 +208,7 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	add("n4").says(t, 400, full)
 	a.enrolled(t, "Basement")
 	add("n4").has(t, 201, `"channel":"signed"`)
-	setBack := func() reply {
-		t.Helper()
-		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/n4/channel", "")
-	}
+	setBack := func() reply { return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/n4/channel", "") }
 	setBack().says(t, 400, full)
 	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/n3", "").is(t, 204)
 	for range 2 {

@@ -10,8 +10,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestConditional shows contract 1.15 through the whole API: compressed or not, an answer
-// is 304 until it is another.
+// TestConditional shows contract 1.15 through the whole API: compressed or not, an answer is 304 until it is another.
 func TestConditional(t *testing.T) {
 	t.Parallel()
 	a := newTestAPI(t).customer(t)
@@ -32,8 +31,7 @@ func TestConditional(t *testing.T) {
 	must.Equal(t, "the same after a change", false, bytes.Equal(now.body, before.body))
 }
 
-// TestSilenceThatLastsIsNotModified polls while a sensor is silent for another minute:
-// nothing has changed.
+// TestSilenceThatLastsIsNotModified polls while a sensor is silent for another minute: nothing has changed.
 func TestSilenceThatLastsIsNotModified(t *testing.T) {
 	t.Parallel()
 	// The overview's day moves on each ten minutes: the next minute begins no new ones.

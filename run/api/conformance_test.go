@@ -10,11 +10,9 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestSpecification walks the tables of the specification line by line, in its
-// order and under its headings: each line is one endpoint, with its method,
-// path, token, request and answer, over real HTTP and PostgreSQL. {…} in a path
-// or body stands for what earlier lines made. "contract N.M" is a rule of
-// docs/contract.md that the lines below it show.
+// TestSpecification walks the tables of the specification line by line, in its order and under its headings: each line
+// is one endpoint, with its method, path, token, request and answer, over real HTTP and PostgreSQL. {…} in a path or
+// body stands for what earlier lines made. "contract N.M" is a rule of docs/contract.md that the lines below it show.
 func TestSpecification(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -50,8 +48,7 @@ func TestSpecification(t *testing.T) {
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{}`, 200, `{"id":<number>,"email":"anna2@example.com","username":"otherone"}`},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna@example.com","username":"annanna"}`, 200, customer},
 
-			// Customer: rules of the fields, and Limits.
-			// contract 2.3
+			// Customer: rules of the fields, and Limits. contract 2.3
 			{"POST", register, open, `{"email":"anna@example.com","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
 			{"POST", register, open, `{"email":"ANNA@EXAMPLE.COM","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
 			{"POST", register, open, `{"email":"bert@example.com","username":"annanna","password":"Passw0rd"}`, 400, detail("Username already taken")},

@@ -18,9 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
 
-// TestDocument compares the OpenAPI document of the operations with the committed one, which is
-// served, so that a change of the API shows in its diff. `go test ./run/api -run Document -update`
-// rewrites it.
+// TestDocument compares the OpenAPI document of the operations with the committed one, which is served, so that a
+// change of the API shows in its diff. `go test ./run/api -run Document -update` rewrites it.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const file = "openapi.json"
@@ -86,9 +85,8 @@ func visit(value any, do func(map[string]any)) {
 	}
 }
 
-// nameAlternatives gives each alternative of a body its own schema with all fields. huma
-// validates against one list of fields, so that its messages name the field; from that list
-// alone a generated client would have every field optional.
+// nameAlternatives gives each alternative of a body its own schema with all fields. huma validates against one list of
+// fields, so that its messages name the field; from that list alone a generated client would have every field optional.
 func nameAlternatives(schemas map[string]any) {
 	for name, schema := range maps.Clone(schemas) {
 		body, _ := schema.(map[string]any)
@@ -136,10 +134,9 @@ func allowNull(body any, schemas map[string]any) {
 	})
 }
 
-// TestDocumentIsComplete demands what a reader needs of every operation and schema. What the
-// specification does not name has one name: a sensor is sensor_id, but in readings, which the
-// specification names by node; a list goes on after an entry; and a duration has its unit at the
-// end. 304 is documented where it may be answered (contract 1.15).
+// TestDocumentIsComplete demands what a reader needs of every operation and schema. What the specification does not
+// name has one name: a sensor is sensor_id, but in readings, which the specification names by node; a list goes on
+// after an entry; and a duration has its unit at the end. 304 is documented where it may be answered (contract 1.15).
 func TestDocumentIsComplete(t *testing.T) {
 	t.Parallel()
 	document := must.Get(committedDocument())(t)

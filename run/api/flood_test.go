@@ -31,9 +31,8 @@ func crowd(clients int, do func(client, round int)) (stop func()) {
 	return func() { stopped.Store(true); all.Wait() }
 }
 
-// runFlood logs in from so many clients for a while, and until some are answered, and
-// meanwhile asks for the active alerts a hundred times a second. It returns the logins per
-// second and the times of the other requests.
+// runFlood logs in from so many clients for a while, and until some are answered, and meanwhile asks for the active
+// alerts a hundred times a second. It returns the logins per second and the times of the other requests.
 func runFlood(tb testing.TB, s *testAPI, a *testCustomer, clients int, lasting time.Duration) (perSecond float64, others []time.Duration) {
 	tb.Helper()
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password)
@@ -63,11 +62,9 @@ func runFlood(tb testing.TB, s *testAPI, a *testCustomer, clients int, lasting t
 	return perSecond, others
 }
 
-// TestLoginFloodFromOneAddress has one client send more logins and registrations at a
-// time than can wait, each under a new invented address. Another client logs in and
-// registers meanwhile, one request at a time, and is answered. The first gets 503
-// and when to try again, but not where it needs no password. Nobody gets a 500.
-// Contract 2.9.
+// TestLoginFloodFromOneAddress has one client send more logins and registrations at a time than can wait, each under a
+// new invented address. Another client logs in and registers meanwhile, one request at a time, and is answered. The
+// first gets 503 and when to try again, but not where it needs no password. Nobody gets a 500. Contract 2.9.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
 	tooltest.Long(t)
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
@@ -108,11 +105,10 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	}
 }
 
-// TestKnownDevicesUnderFlood has 320 addresses guess the password of an account, each again half a
-// second after it was refused: the queue is always full, and the processor is not, whose wait would be
-// measured otherwise. Whoever has logged in before sends the cookie of that and always gets
-// in, also by turns with another of the browser's persons; a cookie for another address, a forged and
-// an old one open nothing. Contract 2.9.
+// TestKnownDevicesUnderFlood has 320 addresses guess the password of an account, each again half a second after it was
+// refused: the queue is always full, and the processor is not, whose wait would be measured otherwise. Whoever has
+// logged in before sends the cookie of that and always gets in, also by turns with another of the browser's persons; a
+// cookie for another address, a forged and an old one open nothing. Contract 2.9.
 func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes the processor
 	tooltest.Long(t)
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.PasswordCost, d.TrustedProxies = 1, 8, []string{"peer"} })

@@ -182,8 +182,7 @@ func TestEnrolment(t *testing.T) {
 	must.Equal(t, "revoked", []any{true}, g.listed(t, "revoked"))
 }
 
-// TestGuessingCodesIsLimited holds that unknown codes have a limit per client, and
-// right ones have none. Contract 10.2.
+// TestGuessingCodesIsLimited holds that unknown codes have a limit per client, and right ones have none. Contract 10.2.
 func TestGuessingCodesIsLimited(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, func(c *Config) { c.TrustedProxies = []string{"peer"} })
@@ -208,9 +207,8 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 	ask("192.0.2.1", g.code).is(t, 200)
 }
 
-// TestRightCodeIsNoGuess shows one code with twenty keys at once, as a site does whose installer
-// runs on every machine: one is enrolled, the others are conflicts, and none counts as a guess.
-// Contract 10.2.
+// TestRightCodeIsNoGuess shows one code with twenty keys at once, as a site does whose installer runs on every machine:
+// one is enrolled, the others are conflicts, and none counts as a guess. Contract 10.2.
 func TestRightCodeIsNoGuess(t *testing.T) {
 	t.Parallel()
 	g := newTestAPI(t).customer(t).gateway(t, "Basement")
@@ -326,10 +324,7 @@ func TestNumberOfGateways(t *testing.T) {
 		a.call(t, a.token, http.MethodPost, "/api/v1/gateways", `{"name":"one more"}`).
 			says(t, 400, "At most 200 gateways, and 20 whose code waits; revoke some")
 	}
-	listed := func() int {
-		t.Helper()
-		return len(get[[]map[string]any](t, a, http.MethodGet, "/api/v1/gateways", ""))
-	}
+	listed := func() int { return len(get[[]map[string]any](t, a, http.MethodGet, "/api/v1/gateways", "")) }
 	for range accounts.MaxEnrolmentCodes {
 		a.gateway(t, "waits")
 	}

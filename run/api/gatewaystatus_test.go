@@ -25,8 +25,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// TestGatewayStatus shows contract 10.11: what an enrolled gateway is answered, and
-// who is answered nothing.
+// TestGatewayStatus shows contract 10.11: what an enrolled gateway is answered, and who is answered nothing.
 func TestGatewayStatus(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -140,10 +139,7 @@ func TestPairKey(t *testing.T) {
 	s := newTestAPI(t, func(c *Config) { c.Log = logging.New(&log, slog.LevelDebug, "") })
 	a, b := s.customer(t), s.customer(t)
 	first, second, others := a.enrolled(t, "Basement"), a.enrolled(t, "Attic"), b.enrolled(t, "Elsewhere")
-	key := func(g *testGateway) []byte {
-		t.Helper()
-		return g.reports(t, g.next()).PairKey
-	}
+	key := func(g *testGateway) []byte { return g.reports(t, g.next()).PairKey }
 	shared, foreign := key(first), key(others)
 	if len(shared) != 32 || !bytes.Equal(shared, key(second)) || !bytes.Equal(shared, key(first)) || bytes.Equal(shared, foreign) {
 		t.Errorf("the keys are %x, %x and, of another customer, %x", shared, key(second), foreign)

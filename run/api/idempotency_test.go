@@ -37,9 +37,8 @@ func creations(room int64) map[string]string {
 	}
 }
 
-// TestRepeatsCreateOnce repeats every operation that creates something: with the same
-// Idempotency-Key and body each makes one thing and answers it again, secrets included, which
-// are not readable in the database. Contract 1.17.
+// TestRepeatsCreateOnce repeats every operation that creates something: with the same Idempotency-Key and body each
+// makes one thing and answers it again, secrets included, which are not readable in the database. Contract 1.17.
 func TestRepeatsCreateOnce(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

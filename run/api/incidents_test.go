@@ -130,10 +130,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	s, a := newTestCustomer(t)
 	a.heldSensor(t, "odd-1")
 	verdict := fmt.Sprintf("/api/v1/excursions/%d/verdict", s.anomaly(t, "odd-1"))
-	put := func(path, body string) map[string]any {
-		t.Helper()
-		return get[map[string]any](t, a, http.MethodPut, path, body)
-	}
+	put := func(path, body string) map[string]any { return get[map[string]any](t, a, http.MethodPut, path, body) }
 	shown := func() map[string]any {
 		t.Helper()
 		return get[[]map[string]any](t, a, http.MethodGet, "/api/v1/excursions?kind=anomaly", "")[0]

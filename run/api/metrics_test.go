@@ -93,9 +93,8 @@ func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []stri
 	return series
 }
 
-// TestMetricsOfWhoHasIt tells incidents that somebody has taken, and those in maintenance,
-// from those that call: of a room that is too hot, of one with a silent node, and of a gateway
-// whose nodes are all silent. Contract 12.8.
+// TestMetricsOfWhoHasIt tells incidents that somebody has taken, and those in maintenance, from those that call: of a
+// room that is too hot, of one with a silent node, and of a gateway whose nodes are all silent. Contract 12.8.
 func TestMetricsOfWhoHasIt(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -142,8 +141,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 	must.Equal(t, "maintenance of all of the gateway's", series("silenced", "silenced", "taken", "taken"), s.countedIncidents(t, a))
 }
 
-// TestMetricsOfASlowQuantity has the humidity, which comes each ten minutes, beside a temperature that
-// comes each 30 s.
+// TestMetricsOfASlowQuantity has the humidity, which comes each ten minutes, beside a temperature that comes each 30 s.
 func TestMetricsOfASlowQuantity(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

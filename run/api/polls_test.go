@@ -31,9 +31,8 @@ func (persistence) Wait(context.Context, int64) modelstore.Pair {
 	return modelstore.Pair{Forecaster: &learn.Forecaster{Info: learn.Info{Name: "persistence"}}}
 }
 
-// TestPollsAskNothingOfBigQuery polls as ten open dashboards do, for
-// sensors that report, that fell silent, that never reported, that are new and that are
-// deleted. Contract 5.8.
+// TestPollsAskNothingOfBigQuery polls as ten open dashboards do, for sensors that report, that fell silent, that never
+// reported, that are new and that are deleted. Contract 5.8.
 func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	t.Parallel()
 	const dashboards, polls = 10, 4

@@ -47,8 +47,7 @@ func withRecords(t *testing.T) func(*Config) {
 	return func(c *Config) { c.Records, c.RecordKeys = bucket, keys }
 }
 
-// recordRoom is a room whose sensors n1 and n2 are in it for ever: n2 only until the 15th of the
-// month before this one.
+// recordRoom is a room whose sensors n1 and n2 are in it for ever: n2 only until the 15th of the month before this one.
 type recordRoom struct {
 	id     int64
 	start  time.Time // of that month
@@ -343,9 +342,8 @@ func TestStrangersDoNotChangeARecord(t *testing.T) {
 	changed("a signed reading", true)
 }
 
-// TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, windows of sensors, and
-// incidents of which one has become part of another: the record has who did it, and nothing of
-// another room.
+// TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, windows of sensors,
+// and incidents of which one has become part of another: the record has who did it, and nothing of another room.
 func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t, withRecords(t))

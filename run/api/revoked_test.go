@@ -30,8 +30,7 @@ func (b *heldBody) Read(part []byte) (int, error) {
 	return b.Reader.Read(part)
 }
 
-// TestRevokedWhileItWaits revokes what a request waits with: of the next change it learns nothing.
-// Contract 2.7.
+// TestRevokedWhileItWaits revokes what a request waits with: of the next change it learns nothing. Contract 2.7.
 func TestRevokedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"key", "person"} {

@@ -101,8 +101,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	must.Equal(t, "presets", "8 ashrae_recommended 5", fmt.Sprint(len(presets), " "+presets[0].Preset+" ", len(presets[0].Rules)))
 }
 
-// TestSuggestedLimits holds that each room gets what it does into a limit, until a rule says as
-// much. Contract 11.5.
+// TestSuggestedLimits holds that each room gets what it does into a limit, until a rule says as much. Contract 11.5.
 func TestSuggestedLimits(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -119,10 +118,7 @@ func TestSuggestedLimits(t *testing.T) {
 		Recommended bool
 		Rule        json.RawMessage
 	}
-	suggestions := func() []suggestion {
-		t.Helper()
-		return get[[]suggestion](t, a, http.MethodGet, "/api/v1/rules/suggestions", "")
-	}
+	suggestions := func() []suggestion { return get[[]suggestion](t, a, http.MethodGet, "/api/v1/rules/suggestions", "") }
 	given := suggestions()
 	for i, limit := range []string{`"limit":27,`, `"limit":36,`} {
 		must.Contain(t, "what is suggested", string(given[i].Rule), limit)
@@ -147,10 +143,7 @@ func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 		all := get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions", "")
 		return slices.DeleteFunc(all, func(e shownExcursion) bool { return e.State == "over" })
 	}
-	entries := func() int {
-		t.Helper()
-		return len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", ""))
-	}
+	entries := func() int { return len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) }
 	for name, scope := range map[string]string{"all": "", "room": fmt.Sprintf(`,"room_id":%d`, room), "sensor": `,"sensor_id":"n1"`} {
 		// 1.001 s are no whole number of nanoseconds in binary.
 		body := fmt.Sprintf(strings.Replace(someRule, `"clear_for_s":0`, `"clear_for_s":1.001`, 1), 30.0, scope)

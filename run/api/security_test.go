@@ -94,8 +94,7 @@ func TestSecurityHeaders(t *testing.T) {
 	}
 }
 
-// TestInjection puts SQL, templates and paths where names and ids belong, and
-// finds them taken for text or for nothing.
+// TestInjection puts SQL, templates and paths where names and ids belong, and finds them taken for text or for nothing.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -121,8 +120,7 @@ func TestInjection(t *testing.T) {
 	s.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").is(t, 200)
 }
 
-// TestNobodySetsWhatIsNotTheirs sends fields that no operation offers, and the
-// ids of others: they change nothing.
+// TestNobodySetsWhatIsNotTheirs sends fields that no operation offers, and the ids of others: they change nothing.
 func TestNobodySetsWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

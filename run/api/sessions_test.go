@@ -38,9 +38,8 @@ func TestRestoredBackupOpensNoAccount(t *testing.T) {
 	s.call(t, lost.token, http.MethodGet, "/api/v1/alerts/active", "").is(t, http.StatusUnauthorized)
 }
 
-// TestPasswordChangeRevokes shows that tokens issued before a password change
-// stop at once and those of a login right after it work, in the same second.
-// Contract 2.7.
+// TestPasswordChangeRevokes shows that tokens issued before a password change stop at once and those of a login right
+// after it work, in the same second. Contract 2.7.
 func TestPasswordChangeRevokes(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

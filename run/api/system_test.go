@@ -29,8 +29,7 @@ import (
 	"coldaisle.dev/shared/store/pipeline"
 )
 
-// testAPI is the API over real HTTP on a database of its own. Every answer is
-// checked against its own OpenAPI document.
+// testAPI is the API over real HTTP on a database of its own. Every answer is checked against its own OpenAPI document.
 type testAPI struct {
 	api      *API
 	url      string

@@ -319,10 +319,7 @@ type testKeys struct {
 // check calls an operation with the keys. refused is what the intruder's token was answered.
 func (k testKeys) check(t *testing.T, s *testAPI, op documentedOperation, breach foreignAccess, refused reply) {
 	t.Helper()
-	call := func(who testKey) reply {
-		t.Helper()
-		return s.call(t, who.text, op.method, breach.path, breach.body)
-	}
+	call := func(who testKey) reply { return s.call(t, who.text, op.method, breach.path, breach.body) }
 	_, sentence, _ := strings.Cut(op.Description, "API keys: ")
 	must.Equal(t, "keys are in the document's security", sentence != "none.", len(*op.Security) == 2)
 	nobody := ""

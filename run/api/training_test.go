@@ -64,9 +64,8 @@ func TestHundredthValidation(t *testing.T) {
 	a.call(t, a.token, http.MethodGet, "/api/v1/prediction-feedback/stats", "").has(t, 200, `"ready_for_retraining":true`)
 }
 
-// TestHundredthVerdictOnAnExcursion gives the last of a hundred verdicts on an anomaly: the
-// run begins as after a validation, and a change of that verdict begins no other. Contract
-// 7.6, 11.9.
+// TestHundredthVerdictOnAnExcursion gives the last of a hundred verdicts on an anomaly: the run begins as after a
+// validation, and a change of that verdict begins no other. Contract 7.6, 11.9.
 func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	t.Parallel()
 	var topic published[wire.Retraining]

@@ -25,9 +25,8 @@ func (calm) Wait(context.Context, int64) modelstore.Pair {
 	return modelstore.Pair{Calibration: anomaly.Calibrate(past)}
 }
 
-// The band of each hour is around the hours before it, by the customer's own calibration,
-// is not known where nothing was heard for a day, and is 304 while nothing is new.
-// Contract 5.14.
+// The band of each hour is around the hours before it, by the customer's own calibration, is not known where nothing
+// was heard for a day, and is 304 while nothing is new. Contract 5.14.
 func TestUsualBand(t *testing.T) {
 	t.Parallel()
 	shipped := newTestAPI(t)

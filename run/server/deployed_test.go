@@ -37,9 +37,8 @@ func TestConfigMatchesTerraform(t *testing.T) {
 	}
 }
 
-// TestStartsAsDeployed migrates the database and starts the service, each as a
-// process with the environment that terraform gives it, and has the service
-// answer. Its database user has only the rights that the migration gave it.
+// TestStartsAsDeployed migrates the database and starts the service, each as a process with the environment that
+// terraform gives it, and has the service answer. Its database user has only the rights that the migration gave it.
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -83,8 +82,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	must.Equal(t, "exit\n"+service.Output(), 0, service.Terminate())
 }
 
-// users makes the database users that terraform makes, and returns their
-// password here: in production they have none.
+// users makes the database users that terraform makes, and returns their password here: in production they have none.
 func users(t *testing.T, address, suffix string) string {
 	t.Helper()
 	pool := must.Get(pgxpool.New(t.Context(), address))(t)

@@ -8,8 +8,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestClientAddress takes the header as Google documents it and as it was seen,
-// see clients, and what people make up.
+// TestClientAddress takes the header as Google documents it and as it was seen, see clients, and what people make up.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	const balancer = "34.117.9.1"

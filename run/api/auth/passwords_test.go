@@ -12,8 +12,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestPasswordsBeyondBcrypt shows that a longer password is not taken for the
-// stored one that begins it. Contract 2.9.
+// TestPasswordsBeyondBcrypt shows that a longer password is not taken for the stored one that begins it. Contract 2.9.
 func TestPasswordsBeyondBcrypt(t *testing.T) {
 	t.Parallel()
 	p := NewPasswords(1, 4)

@@ -11,8 +11,7 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// TestCSVCells writes the identifiers and numbers that a spreadsheet could take
-// for formulas. Contract 5.4.
+// TestCSVCells writes the identifiers and numbers that a spreadsheet could take for formulas. Contract 5.4.
 func TestCSVCells(t *testing.T) {
 	t.Parallel()
 	rows := readingRows("-2:A1", true, false)

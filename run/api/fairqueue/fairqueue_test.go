@@ -96,8 +96,7 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 			d.ask(t.Context(), "a")
 		}
 		d.group.Wait()
-		// The last two would have had theirs after ten and eleven seconds, or at the
-		// very moment of the tenth.
+		// The last two would have had theirs after ten and eleven seconds, or at the very moment of the tenth.
 		if len(d.served) < 10 || len(d.served) > 11 || len(d.served)+len(d.refused) != 12 {
 			t.Errorf("%s served, %s refused", d.served, d.refused)
 		}

@@ -45,8 +45,7 @@ func FuzzEmail(f *testing.F) {
 	})
 }
 
-// TestUsernameLikeAKeys shows contract 2.3: nobody is called like what a key's deeds are
-// told under.
+// TestUsernameLikeAKeys shows contract 2.3: nobody is called like what a key's deeds are told under.
 func TestUsernameLikeAKeys(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]bool{

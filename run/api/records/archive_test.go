@@ -118,8 +118,7 @@ func TestStalledClientHoldsNoTurn(t *testing.T) {
 	must.Equal(t, "turns held", 1, len(turn))
 }
 
-// TestCoverageNamesSensorsAsReadingsDo has a cell that a spreadsheet would take for a formula.
-// Contract 5.4.
+// TestCoverageNamesSensorsAsReadingsDo has a cell that a spreadsheet would take for a formula. Contract 5.4.
 func TestCoverageNamesSensorsAsReadingsDo(t *testing.T) {
 	t.Parallel()
 	r := record{members: []records.Member{{NodeRef: readings.NodeRef{ID: "-2"}, Name: "=1+1"}}}

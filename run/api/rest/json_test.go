@@ -11,8 +11,7 @@ import (
 	"coldaisle.dev/shared/strictjson"
 )
 
-// FuzzReadJSON shows that what is validated is what is used: the plain value
-// and the typed one agree on every field.
+// FuzzReadJSON shows that what is validated is what is used: the plain value and the typed one agree on every field.
 func FuzzReadJSON(f *testing.F) {
 	f.Add([]byte(`{"name":"a","room_id":1}`))
 	f.Add([]byte(`{"name":"a","NAME":"b"}`))
