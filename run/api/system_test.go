@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -25,9 +27,53 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/wire"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// secretKey signs the tokens of the tests.
+const secretKey = "the key of the tests is long enough to be one"
+
+// published is a topic that takes messages, or fails to.
+type published[M any] struct {
+	mu    sync.Mutex
+	taken []M
+	fail  error
+}
+
+func (p *published[M]) Publish(_ context.Context, m M) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fail == nil {
+		p.taken = append(p.taken, m)
+	}
+	return p.fail
+}
+
+func (p *published[M]) all() []M {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.taken)
+}
+
+func (p *published[M]) last() M { return p.all()[len(p.all())-1] }
+
+func (p *published[M]) failing(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail = err
+}
+
+func bareConfig(log *slog.Logger) Config {
+	return Config{
+		DB: &store.DB{}, Readings: fakeReader{}, Publisher: &published[wire.Retraining]{}, Drills: &published[alerting.DrillMessage]{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
+		Clock: time.Now, Log: log, PasswordCost: 4,
+	}
+}
 
 // testAPI is the API over real HTTP on a database of its own. Every answer is checked against its own OpenAPI document.
 type testAPI struct {

@@ -2,12 +2,20 @@ package api
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"coldaisle.dev/run/api/alerting"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // TestWatchKey holds that a key of the scope watch reads, takes incidents and reports itself,
@@ -107,4 +115,272 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	}
 	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"one more","last_poll_age_s":0,"queue_age_s":0}`).has(t, 400, "At most 100 watches")
 	beat("w7", 0, 0)
+}
+
+type startedDrill struct {
+	Drill shownDrill
+	Code  string
+}
+
+type shownDrill struct {
+	ID          int
+	State       string
+	Incident    int64  `json:"incident_id"`
+	FailedStage string `json:"failed_stage"`
+	Stages      []struct {
+		Stage string
+		At    *time.Time
+	}
+}
+
+// reached lists the stages that a drill has reached.
+func (d shownDrill) reached() (stages []string) {
+	for _, s := range d.Stages {
+		if s.At != nil {
+			stages = append(stages, s.Stage)
+		}
+	}
+	return stages
+}
+
+// drillRoom has a sensor that is heard, and a rule that judges only after an hour.
+func drillRoom(t *testing.T, s *testAPI, a *testCustomer) (room, rule int64) {
+	t.Helper()
+	room = a.room(t, "Hall")
+	a.sensors(t, room, "n1", "n2")
+	s.reading(t, "n1", time.Now(), 20, 40)
+	rule = a.create(t, "/api/v1/rules", `{"quantity":"temperature","direction":"above","limit":27,"for_s":3600,"clear_margin":0,"clear_for_s":0,"severity":"critical","enabled":true}`)
+	return room, rule
+}
+
+// drill starts one at a sensor, by fields of the body.
+func (a *testCustomer) drill(tb testing.TB, rule int64, fields string) startedDrill {
+	tb.Helper()
+	return get[startedDrill](tb, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"%s}`, rule, fields))
+}
+
+func (a *testCustomer) shownDrill(tb testing.TB, id int) shownDrill {
+	tb.Helper()
+	return get[shownDrill](tb, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", id), "")
+}
+
+// message is what Pub/Sub brings of the drill that was started last.
+func message(topic *published[alerting.DrillMessage]) incidents.DrillMessage {
+	return incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
+}
+
+// TestDrill runs a drill beside a real incident of the same room and cause: it is never joined to
+// it, comes after it, and is in no count of real incidents.
+func TestDrill(t *testing.T) {
+	t.Parallel()
+	topic := &published[alerting.DrillMessage]{}
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
+	room, rule := drillRoom(t, s, a)
+	started := a.drill(t, rule, "")
+	reached := func(stages ...string) {
+		t.Helper()
+		must.Equal(t, "stages", stages, a.shownDrill(t, started.Drill.ID).reached())
+	}
+	must.Equal(t, "state, code", []string{"running", ""}, []string{started.Drill.State, started.Code})
+	reached("sent", "published")
+
+	m := message(topic)
+	for range 2 { // each delivered twice
+		must.Equal(t, "ingested", true, must.Get(s.store.IngestDrill(t.Context(), m))(t))
+		must.Equal(t, "judged", true, must.Get(s.store.JudgeDrill(t.Context(), m))(t))
+		must.Equal(t, "alert", true, must.Get(s.store.AlertDrill(t.Context(), m.Code))(t))
+	}
+	reached("sent", "published", "ingested", "judged", "alert")
+	s.judge(t, "n2", time.Now(), 60) // a real one, of the thresholds
+	body, _ := a.overview(t, "")
+	if len(body.Incidents) != 2 || body.Incidents[0].Drill || !body.Incidents[1].Drill {
+		t.Fatalf("incidents %+v", body.Incidents)
+	}
+	real, drilled := body.Incidents[0], body.Incidents[1]
+	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
+	must.Contain(t, "reason", drilled.Worst.Reason, "Only a drill: ")
+	must.Equal(t, "sentence, others, drills", fmt.Sprint(real.ID, 0, 1), fmt.Sprint(body.Sentence.IncidentID, body.Sentence.Others, body.Sentence.Drills))
+	must.Equal(t, "lasting, open", []int{1, 1}, []int{body.IncidentCounts["lasting"], body.IncidentCounts["open"]})
+	reached("sent", "published", "ingested", "judged", "alert", "shown")
+	metrics := s.metrics(t, a.key(t, `"scope":"read"`).text, scraped)
+	metrics.has(t, 200, fmt.Sprintf(`coldaisle_drill{room="Hall",cause="too_hot",severity="critical",drill="%d"} 1`, started.Drill.ID))
+	must.Equal(t, "incidents in the metrics", 1, strings.Count(string(metrics.body), "\ncoldaisle_incidents{"))
+
+	must.Equal(t, "incident", drilled.ID, a.shownDrill(t, started.Drill.ID).Incident)
+	a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", drilled.ID), "").is(t, 204)
+	a.act(t, drilled.ID, `"action":"take"`)
+	reached("sent", "published", "ingested", "judged", "alert", "shown", "told", "taken")
+	d := a.shownDrill(t, started.Drill.ID)
+	must.Equal(t, "state", "passed", d.State)
+	for i := 1; i < len(d.Stages)-2; i++ { // told and taken are people's
+		if d.Stages[i].At.Before(*d.Stages[i-1].At) {
+			t.Errorf("%s at %v, before %s", d.Stages[i].Stage, d.Stages[i].At, d.Stages[i-1].Stage)
+		}
+	}
+	// It is over once it is through, and nobody has to see it; the real one lasts.
+	for _, lasting := range a.incidents(t, "?state=lasting") {
+		must.Equal(t, "it lasts", real.ID, lasting.ID)
+	}
+	must.Equal(t, "unseen", 0, must.Get(s.store.Unseen(t.Context(), a.id))(t))
+	must.Equal(t, "timeline", "[started taken ended]", fmt.Sprint(a.incident(t, drilled.ID).Timeline))
+	for table, want := range map[string]int{"alerts": 0, "excursions": 1, "sensor_data.readings": 2, fmt.Sprintf("room_incidents WHERE room_id = %d", room): 2} {
+		must.Equal(t, "rows in "+table, want, s.count(t, `SELECT count(*) FROM `+table))
+	}
+}
+
+// TestDrillOutlivesItsClient has the client go while the message is published.
+func TestDrillOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = leaving(leave) })
+	_, rule := drillRoom(t, s, a)
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/v1/drills", strings.NewReader(fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)))
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	s.api.ServeHTTP(httptest.NewRecorder(), request)
+	drills := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills", "")
+	must.Equal(t, "stages", []string{"sent", "published"}, drills[0].reached())
+}
+
+// leaving is a topic whose first message has its client go.
+type leaving context.CancelFunc
+
+func (leave leaving) Publish(ctx context.Context, _ alerting.DrillMessage) error {
+	leave()
+	return ctx.Err()
+}
+
+// TestDrillFailsAndNamesTheStage leaves out one stage after the other.
+func TestDrillFailsAndNamesTheStage(t *testing.T) {
+	t.Parallel()
+	topic := &published[alerting.DrillMessage]{}
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
+	_, rule := drillRoom(t, s, a)
+	failed := map[string]int{}
+	for _, missing := range []string{"published", "ingested", "judged", "alert", "told", "taken"} {
+		topic.failing(nil)
+		if missing == "published" {
+			topic.failing(errors.New("Pub/Sub is away"))
+		}
+		failed[missing] = a.drill(t, rule, "").Drill.ID
+		if missing == "published" {
+			continue
+		}
+		m := message(topic)
+		if missing != "ingested" {
+			must.Get(s.store.IngestDrill(t.Context(), m))(t)
+		}
+		if missing == "judged" {
+			continue
+		}
+		must.Get(s.store.JudgeDrill(t.Context(), m))(t)
+		if missing != "alert" {
+			must.Get(s.store.AlertDrill(t.Context(), m.Code))(t)
+		}
+		shown := a.incidents(t, "?state=lasting")[0].ID
+		if missing != "told" {
+			a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", shown), "").is(t, 204)
+		}
+		if missing != "taken" {
+			a.act(t, shown, `"action":"take"`)
+		}
+	}
+	failed["sent"] = a.drill(t, rule, `,"on_site":true`).Drill.ID
+	failed["shown"] = a.drill(t, rule, "").Drill.ID
+	m := message(topic)
+	must.Get(s.store.IngestDrill(t.Context(), m))(t)
+	must.Get(s.store.JudgeDrill(t.Context(), m))(t)
+	must.Get(s.store.AlertDrill(t.Context(), m.Code))(t)
+
+	s.forward(incident.DrillTime + time.Second)
+	for stage, id := range failed {
+		d := a.shownDrill(t, id)
+		if stage == "taken" {
+			must.Equal(t, "not taken yet", "running", d.State)
+		} else if d.State != "failed" || d.FailedStage != stage {
+			t.Errorf("without %s: %s at %q", stage, d.State, d.FailedStage)
+		}
+	}
+	s.forward(incident.DrillTakenTime + time.Second)
+	a.login(t) // the token is over, too
+	d := a.shownDrill(t, failed["taken"])
+	must.Equal(t, "not taken", "failed taken", d.State+" "+d.FailedStage)
+	must.Equal(t, "lasting after their time", 0, len(a.incidents(t, "?state=lasting&cause=too_hot"))) // the sensor is silent by then
+	list := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills?limit=3", "")
+	if len(list) != 3 || list[0].ID != failed["shown"] {
+		t.Errorf("list %+v", list)
+	}
+}
+
+// TestDrillComesAsItIsTo holds that a code is good for its own way, its account and five minutes.
+func TestDrillComesAsItIsTo(t *testing.T) {
+	t.Parallel()
+	topic := &published[alerting.DrillMessage]{}
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
+	_, rule := drillRoom(t, s, a)
+	start := func(onSite bool) string {
+		started := a.drill(t, rule, fmt.Sprintf(`,"on_site":%t`, onSite))
+		if onSite {
+			return strings.ToLower(started.Code[:10]) + "-" + started.Code[10:] // as somebody types it
+		}
+		return topic.last().Code
+	}
+	here, onSite := start(false), start(true)
+	for _, c := range []struct {
+		code    string
+		channel int64
+		known   bool
+	}{{here, 0, true}, {here, a.id, false}, {onSite, 0, false}, {onSite, a.id + 1, false}, {onSite, a.id, true}, {"GUESS", 0, false}} {
+		m := incidents.DrillMessage{Code: c.code, Channel: reading.Channel(c.channel), Sent: time.Now(), Published: time.Now()}
+		for name, reach := range map[string]func(context.Context, incidents.DrillMessage) (bool, error){"ingest": s.store.IngestDrill, "judge": s.store.JudgeDrill} {
+			must.Equal(t, fmt.Sprintf("%s of %s in channel %d", name, c.code, c.channel), c.known, must.Get(reach(t.Context(), m))(t))
+		}
+	}
+	late := start(false)
+	s.execute(t, `UPDATE drills SET created_at = created_at - interval '5 minutes 1 second'`)
+	must.Equal(t, "judged after its time", false, must.Get(s.store.JudgeDrill(t.Context(), incidents.DrillMessage{Code: late}))(t))
+	must.Equal(t, "incidents", 2, s.count(t, `SELECT count(*) FROM room_incidents`))
+}
+
+// TestRefusedDrills has the bad inputs: nothing is published, nothing changed.
+func TestRefusedDrills(t *testing.T) {
+	t.Parallel()
+	topic := &published[alerting.DrillMessage]{}
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
+	_, rule := drillRoom(t, s, a)
+	lab := a.room(t, "Lab")
+	a.sensors(t, lab, "never", "gone", "worked-on")
+	s.reading(t, "gone", time.Now().Add(-time.Hour), 20, 40)
+	s.reading(t, "worked-on", time.Now(), 20, 40)
+	a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`,
+		time.Now().UTC().Format(time.RFC3339), lab)).is(t, 201)
+	elsewhere := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, fmt.Sprintf(`,"room_id":%d`, lab)))
+	wide := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 33.0, ""))
+	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 34.0, `,"sensor_id":"n1"`)) // which judges it instead
+	off := a.create(t, "/api/v1/rules", strings.Replace(fmt.Sprintf(someRule, 31.0, ""), `"enabled":true`, `"enabled":false`, 1))
+	silent, other := "The sensor is silent: its readings would alarm nobody", "rule_id: the rule does not apply to the sensor"
+	for _, c := range []struct {
+		rule   int64
+		sensor string
+		status int
+		detail string
+	}{
+		{rule, "never", 409, silent},
+		{rule, "gone", 409, silent},
+		{elsewhere, "worked-on", 409, "A maintenance window covers the sensor: its readings would alarm nobody"},
+		{rule, "nobody", 404, "Sensor not found"},
+		{999999, "n1", 404, "Rule not found"},
+		{elsewhere, "n1", 400, other},
+		{wide, "n1", 400, other},
+		{off, "n1", 400, "rule_id: the rule is off"},
+	} {
+		body := fmt.Sprintf(`{"rule_id":%d,"sensor_id":%q}`, c.rule, c.sensor)
+		a.call(t, a.token, http.MethodPost, "/api/v1/drills", body).says(t, c.status, c.detail)
+	}
+	for range incidents.MaxDrills {
+		a.drill(t, rule, "")
+	}
+	got := a.call(t, a.token, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
+	got.says(t, 429, "At most 10 drills in a day")
+	must.Equal(t, "published", incidents.MaxDrills, len(topic.all()))
+	must.Equal(t, "has Retry-After", true, got.header.Get("Retry-After") != "")
 }

@@ -3,11 +3,15 @@ package rest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +20,46 @@ import (
 
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/strictjson"
 )
+
+// FuzzReadJSON shows that what is validated is what is used: the plain value and the typed one agree on every field.
+func FuzzReadJSON(f *testing.F) {
+	f.Add([]byte(`{"name":"a","room_id":1}`))
+	f.Add([]byte(`{"name":"a","NAME":"b"}`))
+	f.Add([]byte(`{"ſensor_id":"a","sensor_id":"b"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var plain any
+		if readJSON(data, &plain) != nil {
+			return
+		}
+		object, ok := plain.(map[string]any)
+		if !ok {
+			return
+		}
+		var typed struct {
+			Name     any `json:"name"`
+			SensorID any `json:"sensor_id"`
+			RoomID   any `json:"room_id"`
+		}
+		if err := readJSON(data, &typed); errors.Is(err, strictjson.ErrTwice) { // in two cases
+			return
+		} else if err != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		for field, used := range map[string]any{"name": typed.Name, "sensor_id": typed.SensorID, "room_id": typed.RoomID} {
+			var validated any
+			for name, value := range object {
+				if strings.EqualFold(name, field) {
+					validated = value
+				}
+			}
+			want, _ := json.Marshal(validated)
+			got, _ := json.Marshal(used)
+			must.Equal(t, fmt.Sprintf("%s: %s is validated as %s and used as %s", data, field, want, got), string(want), string(got))
+		}
+	})
+}
 
 // TestOperationIsGivenUp has an operation wait for a database that never answers, and
 // one whose readings take minutes to stream. Contract 1.9.
@@ -87,4 +130,43 @@ func TestWaitingOutlivesTheReadTimeout(t *testing.T) {
 	answer := must.Get(server.Client().Get(server.URL + "/wait"))(t) //nolint:bodyclose // below
 	_ = answer.Body.Close()
 	must.Equal(t, "answered", http.StatusNoContent, answer.StatusCode)
+}
+
+// TestTurnsGoFromAccountToAccount has one account ask for more turns than may wait: another gets the
+// next one, and what finds no turn in time is told when to try again.
+func TestTurnsGoFromAccountToAccount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		var served, refused []int64 // by account; one has the turn at a time
+		var mutex sync.Mutex
+		wait := func(account int64) {
+			done, err := turns.Wait(WithAccount(t.Context(), account))
+			mutex.Lock()
+			defer mutex.Unlock()
+			if err == nil {
+				served = append(served, account)
+				done()
+				return
+			}
+			busy, ok := errors.AsType[*Error](err)
+			if !ok || busy.Status != http.StatusServiceUnavailable || busy.GetHeaders().Get("Retry-After") != "10" {
+				t.Errorf("refused with %v", err)
+			}
+			refused = append(refused, account)
+		}
+		end := must.Get(turns.Wait(WithAccount(t.Context(), 1)))(t)
+		var requests sync.WaitGroup
+		for range 2 * maxTurnsWaiting {
+			requests.Go(func() { wait(1) })
+		}
+		synctest.Wait()
+		requests.Go(func() { wait(2) })
+		synctest.Wait()
+		end()
+		requests.Wait()
+		if len(served) != maxTurnsWaiting || served[1] != 2 || len(refused) != maxTurnsWaiting+1 {
+			t.Errorf("served %v, refused %v", served, refused)
+		}
+	})
 }
