@@ -91,9 +91,8 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 		t.Errorf("it took %v, and as long before", took)
 	}
 	must.Equal(t, "changes, more", "[started too_hot open] false", fmt.Sprint(got.Changes, got.More))
-	if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
-		t.Errorf("%+v", i)
-	}
+	i := got.Changes[0].Incident
+	must.Equal(t, "incident", []any{"Hall", "actual", got.Changes[0].IncidentID, true}, []any{i.RoomName, i.Phase, i.ID, i.EndTime == nil})
 
 	answer := a.wait(t, got.Next)
 	s.execute(t, `SELECT pg_terminate_backend(pid) `+listeners)
@@ -145,9 +144,8 @@ func TestChangesGoOnAfterARestart(t *testing.T) {
 		s.url = server.URL
 		part = a.changes(t, "?limit=2&after=%d", part.Next)
 		for _, c := range part.Changes {
-			if last++; c.Number != last {
-				t.Fatalf("number %d, want %d", c.Number, last)
-			}
+			last++
+			must.Equal(t, "number", last, c.Number)
 		}
 		must.Equal(t, "more, next", []any{last < sensors, last}, []any{part.More, part.Next})
 	}

@@ -92,9 +92,7 @@ func TestCorrections(t *testing.T) {
 	must.Equal(t, "sensor", calibration{"2021-01-01", true}, sensor("n2"))
 	must.Equal(t, "sensor with a planned correction", calibration{}, sensor("n1"))
 	listed = get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n2", "")
-	if len(listed) != 2 || listed[0].State != "in_force" || !listed[0].Overdue || listed[1].State != "past" || listed[1].Overdue {
-		t.Errorf("listed %+v", listed)
-	}
+	must.Equal(t, "states, overdue", []any{"in_force", true, "past", false}, []any{listed[0].State, listed[0].Overdue, listed[1].State, listed[1].Overdue})
 	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("%s/%d", path, listed[0].ID), "").
 		says(t, 409, "A correction can be withdrawn until four minutes before it begins; add another one")
 	must.Equal(t, "all", []shownCorrection{again, listed[0]}, get[[]shownCorrection](t, a, http.MethodGet, path, ""))

@@ -116,9 +116,8 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 			}
 			count++
 		}
-		if _, err := decoder.Token(); err != nil || count != sent {
-			t.Errorf("%s: %d readings, %v", encoding, count, err)
-		}
+		must.Get(decoder.Token())(t)
+		must.Equal(t, encoding+": readings", sent, count)
 		if most > before+4<<20 {
 			t.Errorf("%s: the heap grew by %d KiB", encoding, (most-before)>>10)
 		}
@@ -151,12 +150,14 @@ func TestHistoryCSV(t *testing.T) {
 	}
 }
 
-// TestHistoryFails shows both ways to fail: before the first reading with a
+// TestHistoryFails shows that HEAD reads nothing, and both ways to fail: before the first reading with a
 // 500, after it with an answer that no client takes for whole. Contract 5.2.
 func TestHistoryFails(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{0, 10, 100_000} { // at once, after a few, after a buffer
 		a := newHistoryAPI(t, fakeReader{count: count, fail: errors.New("secret cause")})
+		head := a.call(t, a.token, http.MethodHead, wholeRange, "").is(t, 200)
+		must.Equal(t, "HEAD", []string{"application/json", ""}, []string{head.header.Get("Content-Type"), string(head.body)})
 		for _, encoding := range []string{"identity", "gzip"} {
 			response := a.get(t, wholeRange, encoding) //nolint:bodyclose // get closes it
 			body, err := io.ReadAll(response.Body)
@@ -167,14 +168,6 @@ func TestHistoryFails(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestHistoryHead asks for the header alone: the table is not read for it.
-func TestHistoryHead(t *testing.T) {
-	t.Parallel()
-	a := newHistoryAPI(t, fakeReader{fail: errors.New("the table was read")})
-	got := a.call(t, a.token, http.MethodHead, wholeRange, "").is(t, 200)
-	must.Equal(t, "Content-Type, body", []string{"application/json", ""}, []string{got.header.Get("Content-Type"), string(got.body)})
 }
 
 // TestLimitsAreExplained has a range that holds too much for a scan, or for the time of its operation. Contract 5.12.

@@ -377,8 +377,6 @@ func TestDarkSitesAreLogged(t *testing.T) {
 	must.Equal(t, "lines", len(dark), len(logged))
 	for i, customer := range []int64{a.id, b.id} {
 		want := fmt.Sprintf(`"msg":"a site is dark","gateway":%q,"customer_id":%d,"dark_s":1[2-9]\d\d}$`, dark[i].id, customer)
-		if !regexp.MustCompile(want).MatchString(logged[i]) {
-			t.Errorf("logged %s, want %s", logged[i], want)
-		}
+		must.Equal(t, logged[i]+" is "+want, true, regexp.MustCompile(want).MatchString(logged[i]))
 	}
 }

@@ -55,9 +55,8 @@ func TestGatewayStatus(t *testing.T) {
 		g.boot, g.sequence = rand.Text(), 0
 		restarted := g.next()
 		recorded = append(recorded, g.signed(t, restarted))
-		if said := g.reports(t, restarted); said.Clone || len(said.PairKey) == 0 {
-			t.Errorf("restarted after a recording: %+v", said)
-		}
+		said := g.reports(t, restarted)
+		must.Equal(t, "restarted after a recording: clone, size of the pair key", []any{false, 32}, []any{said.Clone, len(said.PairKey)})
 	}
 	must.Equal(t, "a clone after recordings", []any{false}, g.listed(t, "clone"))
 	// Who has the key, too, is shown.
@@ -116,9 +115,8 @@ func TestGatewayStatus(t *testing.T) {
 	// A gateway whose clock is wrong learns the time, and nothing else happens.
 	wrong := other.next()
 	wrong.SentAt, wrong.Version = time.Unix(0, 0), "of 1970"
-	if told := other.reports(t, wrong); told.Time.Before(before) || told.Nonce != wrong.Nonce {
-		t.Errorf("a wrong clock: %+v", told)
-	}
+	told := other.reports(t, wrong)
+	must.Equal(t, "a wrong clock: nonce, told the past", []any{wrong.Nonce, false}, []any{told.Nonce, told.Time.Before(before)})
 	must.Equal(t, "what is out of date was kept", []any{nil, ""}, other.listed(t, "last_seen", "version"))
 	corrected := other.next()
 	corrected.SentAt = time.Unix(10, 0)

@@ -189,9 +189,7 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	s.judge(t, "n1", begin, 55)
 	s.judge(t, "n2", begin.Add(time.Minute), 60)
 	open := a.incidents(t, "?state=open")
-	if len(open) != 1 || open[0].Cause != "too_hot" || open[0].Severity != "critical" || !open[0].Breaking || open[0].Excursions != 2 {
-		t.Fatalf("%+v", open)
-	}
+	must.Equal(t, "open", []any{1, "too_hot", "critical", true, 2}, []any{len(open), open[0].Cause, open[0].Severity, open[0].Breaking, open[0].Excursions})
 	must.Equal(t, "now", &shownNow{Value: new(60.0), Sensors: 2, Heard: 2}, open[0].Now)
 	must.Equal(t, "worst", []string{"n2", "Temperature above 50.0 °C, peak 60.0 °C"}, []string{open[0].Worst.SensorID, open[0].Worst.Reason})
 	for query, want := range map[string][]string{
@@ -208,9 +206,8 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
 		s.judge(t, node, begin.Add(2*time.Minute), 20)
 	}
-	if cleared := a.incident(t, open[0].ID); cleared.State != "open" || cleared.Breaking || cleared.Resolution != "cleared" || cleared.Now == nil {
-		t.Errorf("cleared: %+v", cleared)
-	}
+	cleared := a.incident(t, open[0].ID)
+	must.Equal(t, "cleared", []any{"open", false, "cleared", false}, []any{cleared.State, cleared.Breaking, cleared.Resolution, cleared.Now == nil})
 	s.forward(9 * time.Minute)
 	for query, want := range map[string]int{"?state=lasting": 0, "?state=open": 0, "?state=taken": 0, "?state=over": 1, "?state=unseen": 1, "?cause=too_hot": 1, "?cause=too_dry": 0, "?sensor_id=n2": 1} {
 		found := slices.DeleteFunc(a.incidents(t, query), func(i shownIncident) bool { return i.Cause == "silent" }) // by now
@@ -234,9 +231,8 @@ func TestIncidentOfARuleSwitchedOff(t *testing.T) {
 	s.judge(t, "n1", begin, 40)
 	s.judge(t, "n2", begin, 33)
 	s.judge(t, "n2", begin.Add(time.Second), 31)
-	if i := a.incidents(t, "")[0]; !i.Breaking || i.Resolution != "" {
-		t.Errorf("while it breaks: %+v", i)
-	}
+	i := a.incidents(t, "")[0]
+	must.Equal(t, "while it breaks", "true ", fmt.Sprint(i.Breaking, " "+i.Resolution))
 	get[map[string]any](t, a, http.MethodPut, path, strings.Replace(rule, `"enabled":true`, `"enabled":false`, 1))
 	muted := a.incidents(t, "")[0]
 	must.Equal(t, "switched off", "false rule_changed n1", fmt.Sprint(muted.Breaking, " ", muted.Resolution, " ", muted.Worst.SensorID))
@@ -377,9 +373,8 @@ func TestSilenceIsAnIncident(t *testing.T) {
 		t.Fatalf("%+v", silent)
 	}
 	s.judge(t, "n1", s.now(), 20)
-	if still := a.incidents(t, ""); len(still) != 1 || still[0].ID != silent[0].ID || still[0].State != "open" || still[0].Breaking {
-		t.Errorf("heard again: %+v", still)
-	}
+	still := a.incidents(t, "")
+	must.Equal(t, "heard again", []any{1, silent[0].ID, "open", false}, []any{len(still), still[0].ID, still[0].State, still[0].Breaking})
 }
 
 // silentGateway has the customer's gateway send readings of so many nodes at a time and
@@ -440,9 +435,8 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
 	s.report(t, gateway, s.now(), wire.StatusNode{NodeID: "n1", LastHeartbeat: s.now()})
-	if two := list(""); len(two) != 1 || two[0].ID != one[0].ID || two[0].Now.Sensors != 2 {
-		t.Errorf("%+v", two)
-	}
+	two := list("")
+	must.Equal(t, "one is heard", []any{1, one[0].ID, 2}, []any{len(two), two[0].ID, two[0].Now.Sensors})
 	reasons := map[string]string{}
 	for _, e := range get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions?kind=silence", "") {
 		reasons[e.SensorID] = e.Reason

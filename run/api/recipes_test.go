@@ -127,9 +127,8 @@ func testTelegrafRecipe(t *testing.T, r recipe) {
 		"telegraf/telegraf.d/redfish.conf": `(?s)^\[\[inputs.redfish]]\n  address = "https://10.0.0.1"\n.*\[\[inputs.redfish]]\n  address = "https://bmc-2.example.net"\n.*true\n$`,
 	} {
 		path := filepath.Join(folder, "etc", name)
-		if written := must.Get(os.ReadFile(path))(t); !regexp.MustCompile(want).Match(written) || must.Get(os.Stat(path))(t).Mode().Perm() != 0o600 {
-			t.Errorf("%s is\n%s", name, written)
-		}
+		must.Equal(t, name+" is "+want, true, regexp.MustCompile(want).Match(must.Get(os.ReadFile(path))(t)))
+		must.Equal(t, name, os.FileMode(0o600), must.Get(os.Stat(path))(t).Mode().Perm())
 	}
 	must.Contain(t, "telegraf.conf", r.files["telegraf.conf"],
 		"/api/v1/telegraf", "json_timestamp_units", "metric_batch_size = 500", "non_retryable_statuscodes = [400, 413]")
@@ -155,9 +154,7 @@ func testShellRecipe(t *testing.T, r recipe) {
 	}
 	must.Equal(t, "commands", 6, len(said))
 	for _, name := range []string{"coldaisle.key", "coldaisle.header"} {
-		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
+		must.Equal(t, name, os.FileMode(0o600), must.Get(os.Stat(filepath.Join(folder, name)))(t).Mode().Perm())
 	}
 }
 

@@ -75,9 +75,8 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	must.Equal(t, "requests before the hundredth", 0, len(topic.all()))
 	for _, verdict := range []string{"right", "wrong"} {
 		a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
-		if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount != learning.RetrainingCount {
-			t.Fatalf("requests after %s: %+v, want one", verdict, got)
-		}
+		got := topic.all()
+		must.Equal(t, "requests after "+verdict, []any{1, "auto_100_validated", learning.RetrainingCount}, []any{len(got), got[0].TriggeredBy, got[0].ValidatedCount})
 	}
 }
 

@@ -193,9 +193,7 @@ func TestDrill(t *testing.T) {
 	reached("sent", "published", "ingested", "judged", "alert")
 	s.judge(t, "n2", time.Now(), 60) // a real one, of the thresholds
 	body, _ := a.overview(t, "")
-	if len(body.Incidents) != 2 || body.Incidents[0].Drill || !body.Incidents[1].Drill {
-		t.Fatalf("incidents %+v", body.Incidents)
-	}
+	must.Equal(t, "drills among the incidents", []bool{false, true}, []bool{body.Incidents[0].Drill, body.Incidents[1].Drill})
 	real, drilled := body.Incidents[0], body.Incidents[1]
 	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
 	must.Contain(t, "reason", drilled.Worst.Reason, "Only a drill: ")
@@ -306,9 +304,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	must.Equal(t, "not taken", "failed taken", d.State+" "+d.FailedStage)
 	must.Equal(t, "lasting after their time", 0, len(a.incidents(t, "?state=lasting&cause=too_hot"))) // the sensor is silent by then
 	list := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills?limit=3", "")
-	if len(list) != 3 || list[0].ID != failed["shown"] {
-		t.Errorf("list %+v", list)
-	}
+	must.Equal(t, "list", []int{3, failed["shown"]}, []int{len(list), list[0].ID})
 }
 
 // TestDrillComesAsItIsTo holds that a code is good for its own way, its account and five minutes.

@@ -39,9 +39,8 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := []string{"DATABASE_URL=postgres://x", "SECRET_KEY=" + secret, "PROJECT_ID=project"}
 	s := must.Get(config.Load[Config](good))(t)
-	if s.Port != 8080 || s.Backend.Readings != backend.BigQuery || s.Backend.Dataset != "sensor_data" || s.Backend.Table != "readings" || s.RetrainingTopic != "model-retraining" {
-		t.Errorf("defaults %+v", s)
-	}
+	must.Equal(t, "defaults", []any{8080, backend.BigQuery, "sensor_data", "readings", "model-retraining"},
+		[]any{s.Port, s.Backend.Readings, s.Backend.Dataset, s.Backend.Table, s.RetrainingTopic})
 	for setting, want := range map[string]string{
 		"SECRET_KEY=":              "SECRET_KEY",
 		"PROJECT_ID=":              "PROJECT_ID",

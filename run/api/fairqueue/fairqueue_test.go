@@ -172,9 +172,7 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 			}
 			group.Wait()
 			for range limits.Slots {
-				if _, err := queue.Acquire(t.Context(), fairqueue.Unknown, "last"); err != nil {
-					t.Errorf("a slot is lost: %v", err)
-				}
+				must.Get(queue.Acquire(t.Context(), fairqueue.Unknown, "last"))(t) // or a slot is lost
 			}
 		})
 	})

@@ -90,9 +90,8 @@ func TestOperationIsGivenUp(t *testing.T) {
 			router.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
 			return recorder, time.Since(began)
 		}
-		if answer, took := get(t.Context(), "/hang"); answer.Code != http.StatusInternalServerError || took != 30*time.Second {
-			t.Errorf("answered %d %s after %s", answer.Code, answer.Body, took)
-		}
+		hung, took := get(t.Context(), "/hang")
+		must.Equal(t, "answered, after", []any{http.StatusInternalServerError, 30 * time.Second}, []any{hung.Code, took})
 		// The client is there still: it is no request that was canceled.
 		must.Contain(t, "the log", log.String(), `"severity":"ERROR"`, "request failed", "deadline exceeded")
 		log.Reset()
@@ -165,8 +164,6 @@ func TestTurnsGoFromAccountToAccount(t *testing.T) {
 		synctest.Wait()
 		end()
 		requests.Wait()
-		if len(served) != maxTurnsWaiting || served[1] != 2 || len(refused) != maxTurnsWaiting+1 {
-			t.Errorf("served %v, refused %v", served, refused)
-		}
+		must.Equal(t, "served, refused, second", []int{maxTurnsWaiting, maxTurnsWaiting + 1, 2}, []int{len(served), len(refused), int(served[1])})
 	})
 }
