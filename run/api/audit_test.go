@@ -74,19 +74,13 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	accepted := codeOf(t, a.invite(t, "a@example.com", "admin"))
 	in := fmt.Sprintf(`"room_id":%d`, room)
 	cases := map[string]auditedChange{
-		"registerCustomer": {
-			nil, `{"email":"new@example.com","username":"newcomer","password":"Passw0rd"}`, `customer:\d+`,
-			"", `"email":"new@example.com", "username":"newcomer"`,
-		},
-		"updateCustomer": {
-			a.id, `{"username":"renamed"}`, fmt.Sprint("person:", a.person),
-			`"username":"user`, `"username":"renamed", "password_set":false`,
-		},
+		"registerCustomer": {nil, `{"email":"new@example.com","username":"newcomer","password":"Passw0rd"}`, `customer:\d+`,
+			"", `"email":"new@example.com", "username":"newcomer"`},
+		"updateCustomer": {a.id, `{"username":"renamed"}`, fmt.Sprint("person:", a.person),
+			`"username":"user`, `"username":"renamed", "password_set":false`},
 		"createRoom": {nil, `{"name":"New"}`, `room:\d+`, "", `"name":"New"`},
-		"updateRoom": {
-			room, `{"name":"Hall B","instructions":"Call Ana"}`, "room:%v",
-			`"name":"Hall", "instructions":null`, `"name":"Hall B", "instructions":"Call Ana"`,
-		},
+		"updateRoom": {room, `{"name":"Hall B","instructions":"Call Ana"}`, "room:%v",
+			`"name":"Hall", "instructions":null`, `"name":"Hall B", "instructions":"Call Ana"`},
 		"deleteRoom": {doomed, "", "room:%v", `"name":"Doomed", "id":"doomed-1"`, ""},
 		"createSensor": {
 			nil, `{"id":"new-1","name":"Door","type":"T",` + in + `}`, "sensor:new-1", "", `"id":"new-1", "name":"Door", ` + in,
@@ -127,18 +121,12 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"setThresholds":      {a.id, `{"max_temperature":31}`, "thresholds of customer:%v", `"max_temperature":50`, `"max_temperature":31`},
 		"validatePrediction": {prediction, `{"feedback":"ok"}`, "prediction:%v", `"feedback":null`, `"feedback":"ok"`},
 		"triggerTraining":    {nil, "", `training run:\d+`, "", `"triggered_by":"manual"`},
-		"actOnIncident": {
-			hot, `{"action":"hand_over","to":"Anna","comment":"A door"}`, "incident:%v",
-			`"taken_by":null, "state":"open"`, `"comment":"A door", "taken_by":"Anna", "state":"taken"`,
-		},
-		"setLearningSettings": {
-			nil, `{"false_alarms_per_month":0.5}`, "learning settings",
-			`"false_alarms_per_month":1`, `"false_alarms_per_month":0.5, "extrapolated":true`,
-		},
-		"recordPrediction": {
-			nil, `{"sensor_id":"kept","timestamp":"2026-03-02","anomaly_predicted":true}`, `prediction:\d+`,
-			"", `"sensor_id":"kept", "feedback":null`,
-		},
+		"actOnIncident": {hot, `{"action":"hand_over","to":"Anna","comment":"A door"}`, "incident:%v",
+			`"taken_by":null, "state":"open"`, `"comment":"A door", "taken_by":"Anna", "state":"taken"`},
+		"setLearningSettings": {nil, `{"false_alarms_per_month":0.5}`, "learning settings",
+			`"false_alarms_per_month":1`, `"false_alarms_per_month":0.5, "extrapolated":true`},
+		"recordPrediction": {nil, `{"sensor_id":"kept","timestamp":"2026-03-02","anomaly_predicted":true}`, `prediction:\d+`,
+			"", `"sensor_id":"kept", "feedback":null`},
 		"startDrill": {
 			nil, fmt.Sprintf(`{"rule_id":%d,"sensor_id":"kept"}`, rule), `drill:\d+`, "", `"sensor_id":"kept", "state":"running"`,
 		},
@@ -509,8 +497,7 @@ func TestRepeatAfterALeak(t *testing.T) {
 	must.Equal(t, "rooms", 1, s.count(t, `SELECT count(*) FROM server_rooms`))
 }
 
-// TestAnswersExpire repeats a request after a day: it makes another thing, and what has expired
-// is removed, of other accounts too. Contract 1.17.
+// TestAnswersExpire repeats after a day: it makes another thing, and what has expired is removed. Contract 1.17.
 func TestAnswersExpire(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -525,8 +512,7 @@ func TestAnswersExpire(t *testing.T) {
 	must.Equal(t, "answers are kept", 1, s.count(t, `SELECT count(*) FROM idempotent_answers`))
 }
 
-// TestAnswersAreLimited has an account with as many keys as it may use in a day: one more makes
-// nothing, and a repeat of a kept one is answered. Contract 1.17.
+// TestAnswersAreLimited has all keys of a day used: one more makes nothing, a repeat is answered. Contract 1.17.
 func TestAnswersAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

@@ -124,8 +124,7 @@ func TestClockMakesChanges(t *testing.T) {
 	}
 }
 
-// TestChangesGoOnAfterARestart reads the log in parts, with a new process after each: every
-// number comes once, in order. Contract 11.10.
+// TestChangesGoOnAfterARestart reads the log in parts, each by a new process: each number comes once. Contract 11.10.
 func TestChangesGoOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

@@ -59,8 +59,7 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	}
 }
 
-// sharedNode is one node id under three customers at once: two who have enrolled
-// gateways, and one who holds it in the open channel.
+// sharedNode is one node id under three customers: two with enrolled gateways, one who holds it in the open channel.
 func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured) {
 	t.Helper()
 	for i := range 3 {

@@ -115,8 +115,7 @@ func TestCorrections(t *testing.T) {
 	a.call(t, a.token, http.MethodPost, path, body(time.Hour, "")).says(t, 400, "At most 200 corrections of a sensor")
 }
 
-// TestCorrectedValuesAreAnswered shows which value each answer gives of a corrected reading,
-// and that exports have the measured one beside it on request. Contract 5.2, 5.16.
+// TestCorrectedValuesAreAnswered shows which value each answer has of a corrected reading. Contract 5.2, 5.16.
 func TestCorrectedValuesAreAnswered(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

@@ -228,8 +228,7 @@ func TestFractionsOfASecond(t *testing.T) {
 	}
 }
 
-// What a report counts: each reading until the next, five minutes at most, and never
-// what has not been yet. Contract 5.13.
+// What a report counts: a reading until the next, five minutes at most, and not what has not been yet. Contract 5.13.
 func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -525,8 +524,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	}
 }
 
-// TestForecastFollowsTheLastReading has a node whose newest reading is in its state and not
-// stored yet: the four steps are dated from it. Contract 7.11.
+// TestForecastFollowsTheLastReading has one in the state that is not stored: steps are dated from it. Contract 7.11.
 func TestForecastFollowsTheLastReading(t *testing.T) {
 	t.Parallel()
 	table := pgreadings.New(pgtest.New(t), nil, time.Now)

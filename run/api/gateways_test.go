@@ -227,8 +227,7 @@ func TestRightCodeIsNoGuess(t *testing.T) {
 	must.Equal(t, "answers", map[int]int{http.StatusOK: 1, http.StatusConflict: 19}, count)
 }
 
-// TestGuessesAtOnceCount sends more unknown codes at once than a client may try: they count
-// however many are under way. Contract 10.2.
+// TestGuessesAtOnceCount sends more unknown codes at once than a client may try: all of them count. Contract 10.2.
 func TestGuessesAtOnceCount(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -296,8 +295,7 @@ func TestDiscoveredNodes(t *testing.T) {
 	must.Equal(t, "of a revoked gateway", "[]", nodes(b))
 }
 
-// TestWrongSystemClockIsLogged holds the line of which terraform makes a metric: once
-// for each status whose gateway corrects a clock that is more than 5 minutes off.
+// TestWrongSystemClockIsLogged holds the line of which terraform makes a metric: of clocks more than 5 minutes off.
 func TestWrongSystemClockIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -356,8 +354,7 @@ func TestNumberOfGateways(t *testing.T) {
 	must.Equal(t, "in the audit log", 3, s.count(t, `SELECT count(*) FROM audit_log WHERE subject = 'gateway:' || $1`, kept.id))
 }
 
-// TestDarkSitesAreLogged has gateways of two customers report nothing for 20 minutes, beside
-// one that does: each is told by itself.
+// TestDarkSitesAreLogged has gateways of two customers fall silent for 20 minutes beside one that does not.
 func TestDarkSitesAreLogged(t *testing.T) {
 	t.Parallel()
 	var log logtest.Buffer

@@ -253,8 +253,7 @@ func served(t *testing.T, handler http.Handler) (address string, stop func() err
 	return listener.Addr().String(), stop
 }
 
-// raw sends what may be no request over a connection of its own, ends what it sends or leaves it
-// open, and reads the answer.
+// raw sends what may be no request over its own connection, ends it or leaves it open, and reads the answer.
 func raw(t *testing.T, address, request string, ends bool) reply {
 	t.Helper()
 	connection := must.Get(net.Dial("tcp", address))(t)
@@ -270,8 +269,7 @@ func raw(t *testing.T, address, request string, ends bool) reply {
 	return reply{request, response.StatusCode, response.Header, body}
 }
 
-// TestServerAnswers sends what no operation gets to see, over a real connection:
-// each answer is {"detail": …}. Contract 1.7.
+// TestServerAnswers sends what no operation gets to see, over a real connection: each answer is an error. Contract 1.7.
 func TestServerAnswers(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))
@@ -382,8 +380,7 @@ func TestTextsAreUnicode(t *testing.T) {
 // goType is what the decoder's own errors say of the program.
 var goType = regexp.MustCompile(`Go |\bstruct\b|int64|float64|api\.|unmarshal`)
 
-// TestErrorsNameTheField gives every field of every body what no field can be:
-// the answer names the field, and no type of the program. Contract 1.4.
+// TestErrorsNameTheField gives each field what it cannot be: the answer names it, and no type of ours. Contract 1.4.
 func TestErrorsNameTheField(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

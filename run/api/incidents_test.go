@@ -88,8 +88,7 @@ func (a *testCustomer) incidents(tb testing.TB, query string) []shownIncident {
 	return get[[]shownIncident](tb, a, http.MethodGet, "/api/v1/incidents"+query, "")
 }
 
-// pastIncidents adds incidents of five minutes from $1 to $2 of customer $3, the higher the
-// newer, that are over and nobody has seen: in each room in turn.
+// pastIncidents adds unseen incidents that are over, from $1 to $2 of customer $3, the newest last, in rooms by turns.
 const pastIncidents = `
 	WITH made AS (
 	    INSERT INTO room_incidents (customer_id, room_id, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts)
@@ -126,8 +125,7 @@ func (s *testAPI) anomaly(tb testing.TB, node string) int64 {
 	return scalar[int64](tb, s, `SELECT id FROM excursions WHERE kind = 'anomaly' AND node_id = $1`, node)
 }
 
-// TestVerdictOnAnAnomaly shows contract 11.9: an anomaly is one prediction, and both have
-// one verdict, until a training run has used it. It shows contract 11.8 too.
+// TestVerdictOnAnAnomaly shows contract 11.8, 11.9: an anomaly and its prediction have one verdict, until it is used.
 func TestVerdictOnAnAnomaly(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -179,8 +177,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	must.Equal(t, "what detection is told", 30.0, must.Get(s.store.SensorStatuses(t.Context(), []reading.Node{node}))(t)[node].Budget)
 }
 
-// TestIncidentFromBeginToEnd has two sensors of a room become too hot and cool down: one
-// incident, that is over ten minutes later. Contract 11.2, 11.3.
+// TestIncidentFromBeginToEnd has two sensors be too hot: one incident, over ten minutes later. Contract 11.2, 11.3.
 func TestIncidentFromBeginToEnd(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -242,8 +239,7 @@ func TestIncidentOfARuleSwitchedOff(t *testing.T) {
 	must.Equal(t, "over", "rule_changed", over[0].Resolution)
 }
 
-// TestActOnIncident shows contract 11.3: who has an incident, what each action needs, who may,
-// and that a repeat is neither told nor logged.
+// TestActOnIncident shows contract 11.3: what each action needs and does, who may, and that a repeat is no event.
 func TestActOnIncident(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -330,8 +326,7 @@ func TestActOnIncident(t *testing.T) {
 	must.Equal(t, "a comment", "It was the door", a.act(t, hot, `"action":"comment","comment":"It was the door"`).Comment)
 }
 
-// TestIncidentsAreFoundByWords shows contract 11.2: every word must stand somewhere, of a
-// silence as of what is stored, and no word is a pattern.
+// TestIncidentsAreFoundByWords shows contract 11.2: every word must stand somewhere, and no word is a pattern.
 func TestIncidentsAreFoundByWords(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -377,8 +372,7 @@ func TestSilenceIsAnIncident(t *testing.T) {
 	must.Equal(t, "heard again", []any{1, silent[0].ID, "open", false}, []any{len(still), still[0].ID, still[0].State, still[0].Breaking})
 }
 
-// silentGateway has the customer's gateway send readings of so many nodes at a time and
-// then nothing more, and reports it as seen then.
+// silentGateway has the customer's gateway send readings of so many nodes at a time, and then nothing more.
 func (s *testAPI) silentGateway(tb testing.TB, a *testCustomer, at time.Time, nodes ...string) (gateway string) {
 	tb.Helper()
 	created, code, err := s.store.CreateGateway(tb.Context(), a.id, a.person, "Cellar")

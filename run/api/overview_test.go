@@ -193,8 +193,7 @@ func TestOverview(t *testing.T) {
 	must.Equal(t, "late, by", []any{true, 543.0}, []any{body.Probe.Late, body.Probe.LatenessS})
 }
 
-// TestFirstSentenceNamesWhatLasts puts 5,000 newer incidents that are over, and that nobody has
-// seen, beside one that lasts: it is named first, and the others are counted.
+// TestFirstSentenceNamesWhatLasts puts 5,000 newer incidents that are over beside one that lasts, which is named.
 func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -304,8 +303,7 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// TestDeadSensorIsNotHot shows contract 5.10: a sensor that died hot is critical still, but does not
-// report, and what is so now comes before it.
+// TestDeadSensorIsNotHot shows contract 5.10: a sensor that died hot is critical, but what is so now comes before it.
 func TestDeadSensorIsNotHot(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -397,8 +395,7 @@ func (s *testAPI) metrics(tb testing.TB, key, accept string) reply {
 	return s.send(tb, key, http.MethodGet, "/api/v1/metrics", "", map[string]string{"Accept": accept}).is(tb, 200)
 }
 
-// TestMetrics reads the metrics of two rooms as Prometheus does and as curl does, and has
-// promtool judge them. Contract 12.8.
+// TestMetrics reads the metrics of two rooms as Prometheus and as curl do; promtool judges them. Contract 12.8.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -530,8 +527,7 @@ func TestMetricsOfASlowQuantity(t *testing.T) {
 	}
 }
 
-// TestMetricsOfALateIncident counts one that nobody is notified of as late, until a reading
-// comes in time. Contract 11.1, 12.8.
+// TestMetricsOfALateIncident counts one as late until a reading comes in time. Contract 11.1, 12.8.
 func TestMetricsOfALateIncident(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

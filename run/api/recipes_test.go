@@ -71,8 +71,7 @@ func (r recipe) run(t *testing.T, folder string, environment ...string) []string
 	return said
 }
 
-// TestRecipes runs what docs/recipes.md tells people to do, or shows that the page says
-// that it is not run, and holds that against what those projects document.
+// TestRecipes runs what docs/recipes.md tells people to do, or shows that the page says that it is not run.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	all := recipes(t)
@@ -158,8 +157,7 @@ func testShellRecipe(t *testing.T, r recipe) {
 	}
 }
 
-// testPrometheusRecipe has Debian's Prometheus scrape by the recipe's configuration, fire
-// by its rules, and Debian's Alertmanager send e-mail and call a webhook.
+// testPrometheusRecipe has Debian's Prometheus scrape and fire by the recipe, and its Alertmanager mail and call.
 func testPrometheusRecipe(t *testing.T, r recipe) {
 	t.Helper()
 	tooltest.Program(t, "promtool")

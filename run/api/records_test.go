@@ -124,16 +124,6 @@ func manifestOf(t *testing.T, content []byte) (m manifest) {
 	return m
 }
 
-func verification(t *testing.T) string {
-	t.Helper()
-	page := string(must.Get(os.ReadFile("../../docs/records.md"))(t))
-	commands := regexp.MustCompile("(?s)## Verify one.*?```sh\n(.*?)```").FindStringSubmatch(page)
-	if commands == nil {
-		t.Fatal("docs/records.md has no commands")
-	}
-	return commands[1]
-}
-
 // verify runs commands over a record in a new folder, which it returns.
 func verify(t *testing.T, commands string, record []byte) (folder, output string, err error) {
 	t.Helper()
@@ -151,8 +141,7 @@ func shell(t *testing.T, folder, commands string) (string, error) {
 	return string(output), err
 }
 
-// TestRecordIsVerifiedByItsCommands downloads the record of a month with faults, verifies it by the
-// very commands of docs/records.md, and changes single bytes of it.
+// TestRecordIsVerifiedByItsCommands verifies a record by the very commands of docs/records.md, and changes its bytes.
 func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 	t.Parallel()
 	// docs/records.md names them.
@@ -182,7 +171,8 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 		a.id, r.middle)
 	got := a.call(t, a.token, http.MethodGet, r.path(), "").is(t, 200)
 	must.Equal(t, "Content-Type", "application/zip", got.header.Get("Content-Type"))
-	commands := verification(t)
+	page := must.Get(os.ReadFile("../../docs/records.md"))(t)
+	commands := string(regexp.MustCompile("(?s)## Verify one.*?```sh\n(.*?)```").FindSubmatch(page)[1])
 	folder, output, err := verify(t, commands, got.body)
 	if err != nil || !strings.Contains(output, "Signature Verified Successfully") || strings.Count(output, ": OK") != len(manifestOf(t, got.body).Files) {
 		t.Fatalf("%v\n%s", err, output)
@@ -403,8 +393,7 @@ func TestRefusedRecords(t *testing.T) {
 	must.Equal(t, "keys", "[]", string(without.call(t, "", http.MethodGet, "/api/v1/records/keys", "").body))
 }
 
-// TestRecordKeys reads RECORD_KEYS: the key that signs and a retired one are shown with their
-// validity, and what is no key is refused without being repeated.
+// TestRecordKeys shows the key that signs and a retired one; what is no key is refused without being repeated.
 func TestRecordKeys(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, withRecords(t))

@@ -136,8 +136,7 @@ func TestSuggestedLimits(t *testing.T) {
 	must.Equal(t, "below a threshold", 0, len(suggestions()))
 }
 
-// TestUnchangedRuleKeepsItsExcursions puts a rule as it was read: its version and its
-// excursion stay, and the audit log says nothing. Contract 11.5.
+// TestUnchangedRuleKeepsItsExcursions puts a rule as it was read: nothing has changed. Contract 11.5.
 func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -190,8 +189,7 @@ type shownPreviewSensor struct {
 	Excursions int
 }
 
-// TestPreviewIsWhatHappens shows contract 11.5: the same readings, judged as they came
-// and previewed, give the same excursions and incidents.
+// TestPreviewIsWhatHappens shows contract 11.5: readings judged as they came and previewed give the same excursions.
 func TestPreviewIsWhatHappens(t *testing.T) {
 	t.Parallel()
 	warm, critical := fmt.Sprintf(someRule, 27.0, ""), strings.Replace(fmt.Sprintf(someRule, 32.0, ""), "warning", "critical", 1)
@@ -301,8 +299,7 @@ func TestPreviewOfAWiderRule(t *testing.T) {
 	}
 }
 
-// TestPreviewOfAForeignScope previews rules for rooms and sensors that are another's, or
-// nobody's: 404, as for rules that are made. Contract 1.3.
+// TestPreviewOfAForeignScope previews rules for what is another's, or nobody's: 404, as for made ones. Contract 1.3.
 func TestPreviewOfAForeignScope(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -492,8 +489,7 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall), `,"comment":"Filters"`)).is(t, http.StatusOK)
 }
 
-// TestMaintenanceIsOnItsClocks gives times without an offset beside a zone: they are on the
-// clocks of that zone, summer and winter. Contract 1.1.
+// TestMaintenanceIsOnItsClocks gives times without an offset: they are on the clocks of the zone beside. Contract 1.1.
 func TestMaintenanceIsOnItsClocks(t *testing.T) {
 	t.Parallel()
 	a := newTestAPI(t).customer(t)
@@ -577,8 +573,7 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	must.Equal(t, "another's", []string{others}, left(other))
 }
 
-// TestStillHotWhenItsWindowEnds shows contract 11.7: what lasts is open in the second
-// in which its maintenance window ends.
+// TestStillHotWhenItsWindowEnds shows contract 11.7: what lasts is open in the second in which its window ends.
 func TestStillHotWhenItsWindowEnds(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

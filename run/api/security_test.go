@@ -26,8 +26,7 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestHostileBodies sends what is no request to the operation that anybody may
-// call. Each is refused, and nothing of it is expanded in memory.
+// TestHostileBodies sends what is no request to an operation that anybody may call: each is refused.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
@@ -54,8 +53,7 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// TestBombIsNotInflated holds that a compressed body is refused and never expanded: what is
-// allocated for it stays far below what it would become.
+// TestBombIsNotInflated holds that a compressed body is refused, and that far less is allocated than it would become.
 func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the process's memory
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
@@ -251,8 +249,7 @@ func (s *testAPI) generation(t *testing.T, of *testCustomer) int64 {
 	return scalar[int64](t, s, `SELECT generation FROM persons WHERE id = $1`, of.person)
 }
 
-// TestRestoredBackupOpensNoAccount restores a backup of before an account: the next one gets its ids,
-// and the token of the lost one is not valid for it.
+// TestRestoredBackupOpensNoAccount restores a backup of before an account: its token is not valid for the next one.
 func TestRestoredBackupOpensNoAccount(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -298,8 +295,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	works("a token after a new user name", changer.token, true)
 }
 
-// TestLoginTime compares the time of an unknown e-mail with that of a wrong
-// password, at the cost of production: they differ by less than half. Contract 2.6.
+// TestLoginTime has an unknown e-mail take the time of a wrong password, at the cost of production. Contract 2.6.
 func TestLoginTime(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)

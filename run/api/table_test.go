@@ -176,12 +176,12 @@ func (s *testAPI) send(tb testing.TB, token, method, path, body string, header m
 	return s.do(tb, request)
 }
 
-// run makes the calls of the cases in their order.
-func (s *testAPI) run(t *testing.T, cases []testCase) {
+// run makes the calls of a section's cases in their order.
+func (s *testAPI) run(t *testing.T, section string, cases []testCase) {
 	t.Helper()
 	for _, l := range cases {
 		path, body := s.expand(l.path), s.expand(l.body)
-		name := l.method + " " + path + " " + body
+		name := section + ": " + l.method + " " + path + " " + body
 		token := ""
 		if l.auth == withToken {
 			token = s.saved["token"]

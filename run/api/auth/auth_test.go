@@ -38,40 +38,37 @@ import (
 func TestRevocationDuringALookup(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"token", "key"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				tokens := testTokens(t, testKey, time.Now)
-				stored, keys := newKeys()
-				generation, queries := int64(1), 0
-				persons := func(context.Context, []int64) (map[int64]accounts.Person, error) {
-					queries++
-					found := map[int64]accounts.Person{3: {ID: 3, CustomerID: 7, Role: "viewer", Generation: generation}} // a query finds what stands when it begins
-					time.Sleep(time.Millisecond)
-					return found, nil
-				}
-				a := NewAuthenticator(tokens, persons, keys, logging.Discard())
-				credential := must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: 1}))(t)
-				revoke := func() { generation++ }
-				if name == "key" {
-					credential = stored.add(1, nil)
-					revoke = func() { stored.remove(credential) }
-				}
-				var requests sync.WaitGroup
-				send := func(when string, want int) {
-					requests.Go(func() {
-						must.Equal(t, fmt.Sprintf("a request %s the revocation", when), want, answer(t.Context(), a, credential))
-					})
-				}
-				send("before", http.StatusOK)
-				synctest.Wait() // its query is in flight
-				revoke()
-				for range 3 {
-					send("after", http.StatusUnauthorized)
-				}
-				requests.Wait()
-				must.Equal(t, "queries", 2, queries+stored.queries)
-			})
+		synctest.Test(t, func(t *testing.T) {
+			tokens := testTokens(t, testKey, time.Now)
+			stored, keys := newKeys()
+			generation, queries := int64(1), 0
+			persons := func(context.Context, []int64) (map[int64]accounts.Person, error) {
+				queries++
+				found := map[int64]accounts.Person{3: {ID: 3, CustomerID: 7, Role: "viewer", Generation: generation}} // a query finds what stands when it begins
+				time.Sleep(time.Millisecond)
+				return found, nil
+			}
+			a := NewAuthenticator(tokens, persons, keys, logging.Discard())
+			credential := must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: 1}))(t)
+			revoke := func() { generation++ }
+			if name == "key" {
+				credential = stored.add(1, nil)
+				revoke = func() { stored.remove(credential) }
+			}
+			var requests sync.WaitGroup
+			send := func(when string, want int) {
+				requests.Go(func() {
+					must.Equal(t, fmt.Sprintf("a request %s the revocation of a %s", when, name), want, answer(t.Context(), a, credential))
+				})
+			}
+			send("before", http.StatusOK)
+			synctest.Wait() // its query is in flight
+			revoke()
+			for range 3 {
+				send("after", http.StatusUnauthorized)
+			}
+			requests.Wait()
+			must.Equal(t, name+": queries", 2, queries+stored.queries)
 		})
 	}
 }
@@ -158,8 +155,7 @@ func (f *fakeKeys) remove(text string) {
 	delete(f.keys, sha256.Sum256([]byte(text)))
 }
 
-// TestKeyForm holds keys to the regular expression that SECURITY.md gives to scanners,
-// and shows that one with another character anywhere needs no query. Contract 12.1.
+// TestKeyForm holds keys to the form that SECURITY.md gives scanners; a misspelt one needs no query. Contract 12.1.
 func TestKeyForm(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile("../../../docs/SECURITY.md"))(t)

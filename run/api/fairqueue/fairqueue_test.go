@@ -123,8 +123,7 @@ func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// TestSlotsAreNeitherLostNorCreated lets generated callers arrive, wait and cancel:
-// never do more hold a slot than there are, and at the end all slots are free.
+// TestSlotsAreNeitherLostNorCreated lets callers come, wait and cancel: each slot is held once, and free at the end.
 func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 	t.Parallel()
 	type caller struct {

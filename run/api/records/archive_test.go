@@ -43,8 +43,7 @@ func (m *made) Ranges(_ context.Context, nodes []readings.NodeRef, start, end ti
 	}
 }
 
-// TestRecordInConstantMemory writes the record of a month of sensors. At night it is of 100 sensors,
-// 8.9 million readings.
+// TestRecordInConstantMemory writes the record of a month: at night of 100 sensors, 8.9 million readings.
 func TestRecordInConstantMemory(t *testing.T) { //nolint:paralleltest // measures memory
 	sensors := 3
 	if tooltest.Nightly() {
@@ -71,8 +70,7 @@ func TestRecordInConstantMemory(t *testing.T) { //nolint:paralleltest // measure
 	}
 }
 
-// TestCoverageOfQuantitiesThatComeApart expects those of each quantity by its own interval. A humidity that is
-// lacking at times is no series of its own.
+// TestCoverageOfQuantitiesThatComeApart expects those of each by its interval; one lacking at times is no series.
 func TestCoverageOfQuantitiesThatComeApart(t *testing.T) {
 	t.Parallel()
 	start, nan := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), reading.Missing()

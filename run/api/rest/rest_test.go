@@ -61,8 +61,7 @@ func FuzzReadJSON(f *testing.F) {
 	})
 }
 
-// TestOperationIsGivenUp has an operation wait for a database that never answers, and
-// one whose readings take minutes to stream. Contract 1.9.
+// TestOperationIsGivenUp has one wait for a database that never answers, and one stream for minutes. Contract 1.9.
 func TestOperationIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,8 +106,7 @@ func TestOperationIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestWaitingOutlivesTheReadTimeout has an operation wait for longer than the server takes to
-// read a request: its context lasts, and its answer arrives. Contract 1.9.
+// TestWaitingOutlivesTheReadTimeout has an operation wait longer than a request may take to be read. Contract 1.9.
 func TestWaitingOutlivesTheReadTimeout(t *testing.T) {
 	t.Parallel()
 	router := NewRouter()
