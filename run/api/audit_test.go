@@ -359,9 +359,7 @@ func TestQueryOfEveryOperation(t *testing.T) {
 		}
 		s.call(t, token, op.method, path+"?a=%zz", "").says(t, 400, "malformed query")
 	}
-	if repeated < 20 {
-		t.Errorf("%d parameters", repeated)
-	}
+	must.Equal(t, fmt.Sprintf("%d parameters, at least 20", repeated), true, repeated >= 20)
 }
 
 func (a *testCustomer) createOnce(tb testing.TB, key, path, body string) reply {

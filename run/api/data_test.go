@@ -118,9 +118,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 		}
 		must.Get(decoder.Token())(t)
 		must.Equal(t, encoding+": readings", sent, count)
-		if most > before+4<<20 {
-			t.Errorf("%s: the heap grew by %d KiB", encoding, (most-before)>>10)
-		}
+		must.Equal(t, fmt.Sprintf("%s: the heap grew from %d to %d, 4 MiB at most", encoding, before, most), true, most <= before+4<<20)
 	}
 }
 
@@ -419,17 +417,13 @@ func TestUsualBand(t *testing.T) {
 		for ago, around := range map[int][2]float64{60: {22, 22}, 8: {22, 26}, 1: {26, 22}} { // the hour before, and the middle of the day
 			b := bands[ago]
 			low, high := min(around[0], around[1])-b.TemperatureLow, b.TemperatureHigh-max(around[0], around[1])
-			if low <= 0 || max(low-high, high-low) > 0.011 {
-				t.Errorf("%d hours ago: %+v", ago, b)
-			}
+			must.Equal(t, fmt.Sprintf("%d hours ago: %+v, as far below as above", ago, b), true, low > 0 && max(low-high, high-low) <= 0.011)
 			width[s] = low
 		}
 		// A part of the range says the same of its hours, and half an hour is its hour.
 		must.Equal(t, "the last hour", []usualBand{bands[1]}, ask(now.Add(-30*time.Minute), now))
 	}
-	if width[own] >= width[shipped]/2 {
-		t.Errorf("±%g °C by a calibration of a node that never changes, ±%g by the shipped one", width[own], width[shipped])
-	}
+	must.Equal(t, fmt.Sprintf("±%g °C by a calibration of a node that never changes, ±%g by the shipped one", width[own], width[shipped]), true, width[own] < width[shipped]/2)
 }
 
 type usualBand struct {

@@ -442,11 +442,10 @@ func (s *testAPI) series(tb testing.TB, node string, from time.Time, count int) 
 	}
 }
 
-// BenchmarkIncidentsAtSize measures what a page asks for, of 2,000 sensors in 100 rooms that
-// have sent for a day, beside 10,000 incidents that are over and 30 that last, of 10 sensors
-// each: the overview, compressed, after readings of some sensors each time and within a second, and
-// how soon a change reaches who waits, once the reading is judged. Bars: p99 of a changed
-// overview 50 ms, p50 of a change 10 ms. Run it with
+// BenchmarkIncidentsAtSize measures what a page asks for, of 2,000 sensors in 100 rooms that have sent for a day, beside
+// 10,000 incidents that are over and 30 that last, of 10 sensors each: the overview, compressed, after readings of some
+// sensors each time and within a second, and how soon a change reaches who waits, once the reading is judged. Bars: p99 of
+// a changed overview 50 ms, p50 of a change 10 ms. Run it with
 //
 //	go test ./run/api -run '^$' -bench IncidentsAtSize -benchtime 200x
 func BenchmarkIncidentsAtSize(b *testing.B) {

@@ -141,9 +141,7 @@ func TestNullCountsAsAbsent(t *testing.T) {
 			}
 		}
 	}
-	if tried < 60 {
-		t.Errorf("%d fields may be null", tried)
-	}
+	must.Equal(t, fmt.Sprintf("%d fields may be null, at least 60", tried), true, tried >= 60)
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -325,9 +323,7 @@ func TestDocumentIsComplete(t *testing.T) {
 	for path, item := range document.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path
-			if op.Summary == "" || len(op.Tags) != 1 || op.OperationID == "" {
-				t.Errorf("%s lacks an id, a summary or a tag", name)
-			}
+			must.Equal(t, name+": has an id, has a summary, tags", []any{true, true, 1}, []any{op.OperationID != "", op.Summary != "", len(op.Tags)})
 			must.Equal(t, name+" is public", slices.Contains(public, op.OperationID), len(*op.Security) == 0)
 			wanted := []int{500}
 			if len(*op.Security) > 0 {
@@ -472,9 +468,7 @@ func TestListsAreReadPageByPage(t *testing.T) {
 			walked = append(walked, ids(got)...)
 		}
 		must.Equal(t, name+", page by page", whole, walked)
-		if arrived < 3 {
-			t.Errorf("%s: %d pages", name, arrived+1)
-		}
+		must.Equal(t, fmt.Sprintf("%s: %d pages, at least four", name, arrived+1), true, arrived >= 3)
 	}
 	const refused = "after: must be that of a Link header of this list"
 	for name, next := range cursors {

@@ -408,10 +408,9 @@ func testGrafanaRecipe(t *testing.T, r recipe) {
 func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	t.Helper()
 	notRun(t, r)
-	// Of https://www.home-assistant.io/integrations/rest/: resource is "The resource or endpoint
-	// that contains the value", headers "The headers for the requests", scan_interval "Define the
-	// refrequency to call the REST endpoint in seconds", sensor "A list of sensors to create from
-	// the shared data", with what /integrations/sensor.rest has.
+	// Of https://www.home-assistant.io/integrations/rest/: resource is "The resource or endpoint that contains the value",
+	// headers "The headers for the requests", scan_interval "Define the refrequency to call the REST endpoint in seconds",
+	// sensor "A list of sensors to create from the shared data", with what /integrations/sensor.rest has.
 	var configuration struct {
 		REST []struct {
 			Resource     string

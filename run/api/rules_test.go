@@ -200,11 +200,9 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		incidents, excursions int
 		sensors               []shownPreviewSensor
 	}{
-		"one sensor that is warm now and then": {
-			[]string{warm},
+		"one sensor that is warm now and then": {[]string{warm},
 			func(sensor, minute int) float64 { return float64(max(0, 1-sensor) * max(0, 1-minute%20/3) * 4) }, 15, 15,
-			[]shownPreviewSensor{{"a", 15}},
-		},
+			[]shownPreviewSensor{{"a", 15}}},
 		"a room that warms": {
 			[]string{warm, critical, dry},
 			func(sensor, minute int) float64 {
@@ -543,11 +541,9 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		ended, left []string
 	}{
 		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{both, ofRoom, ofN2}},
-		{
-			fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room),
+		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room),
 			[]string{both + fmt.Sprintf(" -> [%d]", attic), ofRoom, ofN2, ruleOfRoom, ruleOfN2},
-			[]string{both},
-		},
+			[]string{both}},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
 		a.call(t, a.token, http.MethodDelete, c.path, "").is(t, http.StatusNoContent)

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -266,4 +269,95 @@ func idOf(tb testing.TB, got reply) int64 {
 	tb.Helper()
 	id, _ := into[struct{ ID any }](tb, got.is(tb, http.StatusCreated)).ID.(float64)
 	return int64(id)
+}
+
+// testGateway is a gateway of a customer's as its own program would act.
+type testGateway struct {
+	owner    *testCustomer
+	id, code string
+	key      ed25519.PrivateKey
+	boot     string
+	sequence int64
+}
+
+func (a *testCustomer) gateway(tb testing.TB, name string) *testGateway {
+	tb.Helper()
+	created := get[struct {
+		ID            string
+		EnrolmentCode string `json:"enrolment_code"`
+	}](tb, a, http.MethodPost, "/api/v1/gateways", fmt.Sprintf(`{"name":%q}`, name))
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	must.Do(tb, err)
+	return &testGateway{owner: a, id: created.ID, code: created.EnrolmentCode, key: key, boot: rand.Text()}
+}
+
+func (g *testGateway) public() ed25519.PublicKey {
+	public, _ := g.key.Public().(ed25519.PublicKey)
+	return public
+}
+
+// enrol sends what the gateway's program sends.
+func (g *testGateway) enrol(tb testing.TB, confirm bool) reply {
+	tb.Helper()
+	body := must.Get(json.Marshal(wire.EnrolRequest{Code: g.code, PublicKey: g.public(), Confirm: confirm}))(tb)
+	return g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/enrol", string(body))
+}
+
+// enrolled is [testCustomer.gateway] with its key.
+func (a *testCustomer) enrolled(tb testing.TB, name string) *testGateway {
+	tb.Helper()
+	g := a.gateway(tb, name)
+	must.Equal(tb, "enrolled", g.id, strictly[wire.EnrolReply](tb, g.enrol(tb, true)).GatewayID)
+	return g
+}
+
+// next is the gateway's next status.
+func (g *testGateway) next() wire.StatusRequest {
+	g.sequence++
+	return wire.StatusRequest{
+		GatewayID: g.id, Nonce: rand.Text(), BootID: g.boot, Sequence: g.sequence, SentAt: g.owner.now(), Version: "1.2.3", Role: "active",
+	}
+}
+
+func (g *testGateway) signed(tb testing.TB, status wire.StatusRequest) string {
+	tb.Helper()
+	return string(must.Get(json.Marshal(must.Get(wire.SignStatus(g.key, status))(tb)))(tb))
+}
+
+func (g *testGateway) send(tb testing.TB, body string) reply {
+	tb.Helper()
+	return g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/status", body)
+}
+
+func (g *testGateway) report(tb testing.TB, status wire.StatusRequest) reply {
+	tb.Helper()
+	return g.send(tb, g.signed(tb, status))
+}
+
+// reports is report of a status that is taken.
+func (g *testGateway) reports(tb testing.TB, status wire.StatusRequest) wire.StatusReply {
+	tb.Helper()
+	return strictly[wire.StatusReply](tb, g.report(tb, status))
+}
+
+// strictly decodes a success as the gateway does, and finds fields that it does not know.
+func strictly[T any](tb testing.TB, got reply) (body T) {
+	tb.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(got.is(tb, http.StatusOK).body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		tb.Fatalf("%v in %s", err, got.body)
+	}
+	return body
+}
+
+// listed is what the owner is shown of the gateway.
+func (g *testGateway) listed(tb testing.TB, fields ...string) []any {
+	tb.Helper()
+	all := get[[]map[string]any](tb, g.owner, http.MethodGet, "/api/v1/gateways", "")
+	values := make([]any, len(fields))
+	for i, field := range fields {
+		values[i] = all[slices.IndexFunc(all, func(one map[string]any) bool { return one["id"] == g.id })][field]
+	}
+	return values
 }

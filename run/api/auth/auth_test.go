@@ -227,9 +227,8 @@ func TestKeyGuesses(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most := guesses/maxLookups + 2; stored.queries > most {
-			t.Errorf("%d queries for %d guesses, want %d at most", stored.queries, guesses, most)
-		}
+		most := guesses/maxLookups + 2
+		must.Equal(t, fmt.Sprintf("%d queries for %d guesses, %d at most", stored.queries, guesses, most), true, stored.queries <= most)
 	})
 }
 
@@ -362,9 +361,8 @@ func TestTokenIsAccepted(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := first.verify(issue(rotated, 1)); err == nil {
-		t.Error("a token of a key that is not listed is accepted")
-	}
+	_, err := first.verify(issue(rotated, 1))
+	must.Equal(t, "a token of a key that is not listed is accepted", false, err == nil)
 }
 
 // TestTokenLifetime pins the specification's half hour.

@@ -3,6 +3,7 @@ package fairqueue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,9 +101,8 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 		if len(d.served) < 10 || len(d.served) > 11 || len(d.served)+len(d.refused) != 12 {
 			t.Errorf("%s served, %s refused", d.served, d.refused)
 		}
-		if took := time.Since(began); took > 12*time.Second {
-			t.Errorf("took %v", took)
-		}
+		took := time.Since(began)
+		must.Equal(t, fmt.Sprintf("it took %v, 12 s at most", took), true, took <= 12*time.Second)
 		d.ask(t.Context(), "b") // all slots are free again
 		d.group.Wait()
 		must.Equal(t, "b is served", true, strings.HasSuffix(d.served, "b"))
@@ -155,15 +155,13 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 					defer cancel()
 					began := time.Now()
 					done, err := queue.Acquire(ctx, laneOf(c.client), c.client)
-					if waited := time.Since(began); waited > limits.MaxWait {
-						t.Errorf("waited %v", waited)
-					}
+					waited := time.Since(began)
+					must.Equal(t, fmt.Sprintf("waited %v, %v at most", waited, limits.MaxWait), true, waited <= limits.MaxWait)
 					if err != nil {
 						return
 					}
-					if n := working.Add(1); n > int64(limits.Slots) {
-						t.Errorf("%d hold a slot, of %d", n, limits.Slots)
-					}
+					n := working.Add(1)
+					must.Equal(t, fmt.Sprintf("%d hold a slot, of %d", n, limits.Slots), true, n <= int64(limits.Slots))
 					time.Sleep(c.works)
 					working.Add(-1)
 					done()

@@ -65,9 +65,7 @@ func TestRecordInConstantMemory(t *testing.T) { //nolint:paralleltest // measure
 	must.Do(t, a.finish(manifest, signature))
 	took, grown := time.Since(began), int64(table.peak)-int64(before.HeapInuse) //nolint:gosec // bytes
 	t.Logf("%d readings in %v, the heap grew by %d KiB at most", sensors*31*2880, took.Round(time.Millisecond), grown>>10)
-	if grown > 32<<20 {
-		t.Errorf("the heap grew by %d MiB", grown>>20)
-	}
+	must.Equal(t, fmt.Sprintf("the heap grew by %d MiB, 32 at most", grown>>20), true, grown <= 32<<20)
 }
 
 // TestCoverageOfQuantitiesThatComeApart expects those of each by its interval; one lacking at times is no series.
