@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,8 +67,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	demoted, removed := a.with(t, "admin"), a.with(t, "viewer")
 	invited := a.invite(t, "r@example.com", "viewer")
 	unused := a.key(t, `"scope":"read"`)
-	s.call(t, a.key(t, `"scope":"watch"`).text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":1,"queue_age_s":0}`).is(t, 204)
-	watching := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/watches", "")[0].ID
+	s.call(t, a.key(t, `"scope":"watch"`).text, "POST", "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":1,"queue_age_s":0}`).is(t, 204)
+	watching := get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/watches", "")[0].ID
 	correction := a.create(t, "/api/v1/corrections", `{"sensor_id":"kept","from":"2090-01-01"}`)
 	accepted := codeOf(t, a.invite(t, "a@example.com", "admin"))
 	in := fmt.Sprintf(`"room_id":%d`, room)
@@ -132,7 +131,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		},
 	}
 	for _, op := range operations(t) {
-		if op.method == http.MethodGet {
+		if op.method == "GET" {
 			continue
 		}
 		if changesNothing[op.id] != "" {
@@ -150,7 +149,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	must.Equal(t, "cases without an operation in the document", "map[] map[]", fmt.Sprint(cases, changesNothing))
 
 	// No secret is in it.
-	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
+	s.call(t, a.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
 	log := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`)
 	for _, secret := range []string{"Passw0rd", "$2a$", waiting.code, revoked.code, strings.ReplaceAll(waiting.code, "-", ""), a.token, unused.text} {
 		must.Equal(t, secret+" is in the log", false, strings.Contains(log, secret))
@@ -160,8 +159,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	// What is refused without a token has no entry, either; TestTenantIsolation tries the others.
 	s.execute(t, `DELETE FROM audit_log`)
 	register := fmt.Sprintf(`{"email":%q,"username":"another","password":"Passw0rd"}`, a.email)
-	s.call(t, "", http.MethodPost, "/api/v1/customers/register", register).is(t, 400)
-	s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", `{"code":"WRONG"}`).is(t, 404)
+	s.call(t, "", "POST", "/api/v1/customers/register", register).is(t, 400)
+	s.call(t, "", "POST", "/api/v1/gateways/enrol", `{"code":"WRONG"}`).is(t, 404)
 	must.Equal(t, "entries", 0, s.count(t, `SELECT count(*) FROM audit_log`))
 }
 
@@ -254,14 +253,14 @@ func TestAuditLog(t *testing.T) {
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"=1+1"}`)
 	rename := fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room)
 	for _, c := range [][2]string{{a.token, "Hall"}, {key.text, "Lab"}} {
-		s.call(t, c[0], http.MethodPut, rename, fmt.Sprintf(`{"name":%q}`, c[1])).is(t, 200)
+		s.call(t, c[0], "PUT", rename, fmt.Sprintf(`{"name":%q}`, c[1])).is(t, 200)
 	}
 	a.enrolled(t, "Basement")
 	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) VALUES (%d, 'storealert', 'resolve', '-1')`, a.id))
 	other.room(t, "Theirs")
 
 	list := func(query string) []loggedEntry {
-		return get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit"+query, "")
+		return get[[]loggedEntry](t, a, "GET", "/api/v1/audit"+query, "")
 	}
 	must.Equal(t, "operations", "[system resolve gateway enrolGateway person createGateway key updateRoom person updateRoom "+
 		"person createRoom person createAPIKey person registerCustomer]", fmt.Sprint(list("")))
@@ -282,12 +281,12 @@ func TestAuditLog(t *testing.T) {
 		must.Equal(t, query, want, len(list(query)))
 	}
 	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?format=xml", "?actor_kind=root"} {
-		s.call(t, a.token, http.MethodGet, "/api/v1/audit"+wrong, "").is(t, 400)
+		s.call(t, a.token, "GET", "/api/v1/audit"+wrong, "").is(t, 400)
 	}
 
 	// CSV has all, however many pages the database gives them in.
 	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) SELECT %d, 'customer:%d', 'x', '' FROM generate_series(1, 2500)`, a.id, a.id))
-	rows, err := csv.NewReader(strings.NewReader(string(s.call(t, a.token, http.MethodGet, "/api/v1/audit?format=csv", "").body))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(string(s.call(t, a.token, "GET", "/api/v1/audit?format=csv", "").body))).ReadAll()
 	if err != nil || len(rows) != 1+2500+8 || strings.Join(rows[0], ",") != "id,at,actor_kind,actor,actor_name,operation,subject,request_id,before,after" {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
@@ -298,7 +297,7 @@ func TestAuditLog(t *testing.T) {
 	must.Equal(t, "without a limit", 100, len(list("")))
 
 	// A read key may read it, one for a room may not.
-	s.call(t, key.text, http.MethodGet, "/api/v1/audit?limit=1", "").is(t, 200)
+	s.call(t, key.text, "GET", "/api/v1/audit?limit=1", "").is(t, 200)
 }
 
 // TestUnchangedIsNotAudited repeats calls that set what is so already: the log has the first
@@ -311,21 +310,21 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 	odd := s.anomaly(t, "n1")
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"n1","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	for _, c := range []struct{ method, path, body string }{
-		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":50}`},
-		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_humidity":60}`},
-		{http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`},
-		{http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), `{"name":"Lab"}`},
-		{http.MethodPut, "/api/v1/sensors/update_sensor/n1", fmt.Sprintf(`{"name":"Door","type":"T","room_id":%d}`, room)},
-		{http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"renamed"}`},
-		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), ""},
-		{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), `{"feedback":"ok"}`},
-		{http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), `{"verdict":"expected"}`},
-		{http.MethodPut, "/api/v1/ml/settings", `{"false_alarms_per_month":2}`},
+		{"POST", fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":50}`},
+		{"POST", fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_humidity":60}`},
+		{"POST", "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`},
+		{"PUT", fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), `{"name":"Lab"}`},
+		{"PUT", "/api/v1/sensors/update_sensor/n1", fmt.Sprintf(`{"name":"Door","type":"T","room_id":%d}`, room)},
+		{"PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"renamed"}`},
+		{"POST", fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), ""},
+		{"PUT", fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), `{"feedback":"ok"}`},
+		{"PUT", fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), `{"verdict":"expected"}`},
+		{"PUT", "/api/v1/ml/settings", `{"false_alarms_per_month":2}`},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
 		for range 2 {
 			get[json.RawMessage](t, a, c.method, c.path, c.body)
-			must.Equal(t, fmt.Sprintf("%s %s has entries", c.path, c.body), 1, len(get[[]json.RawMessage](t, a, http.MethodGet, "/api/v1/audit", "")))
+			must.Equal(t, fmt.Sprintf("%s %s has entries", c.path, c.body), 1, len(get[[]json.RawMessage](t, a, "GET", "/api/v1/audit", "")))
 		}
 	}
 }
@@ -364,7 +363,7 @@ func TestQueryOfEveryOperation(t *testing.T) {
 
 func (a *testCustomer) createOnce(tb testing.TB, key, path, body string) reply {
 	tb.Helper()
-	return a.send(tb, a.token, http.MethodPost, path, body, map[string]string{"Idempotency-Key": key})
+	return a.send(tb, a.token, "POST", path, body, map[string]string{"Idempotency-Key": key})
 }
 
 // creations are bodies of every operation that takes an Idempotency-Key.
@@ -506,7 +505,8 @@ func TestAnswersExpire(t *testing.T) {
 	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '23 hours 59 minutes'`)
 	must.Equal(t, "within a day", string(first.body), string(a.createOnce(t, "key", path, body).body))
 	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '24 hours'`)
-	must.Equal(t, "the same after a day", false, string(a.createOnce(t, "key", path, body).is(t, 201).body) == string(first.body))
+	must.Equal(t, "the same after a day", false,
+		string(a.createOnce(t, "key", path, body).is(t, 201).body) == string(first.body))
 	must.Equal(t, "answers are kept", 1, s.count(t, `SELECT count(*) FROM idempotent_answers`))
 }
 

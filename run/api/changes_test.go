@@ -44,7 +44,7 @@ const changesPath = "/api/v1/incidents/changes"
 
 func (a *testCustomer) changes(tb testing.TB, query string, arguments ...any) shownChanges {
 	tb.Helper()
-	return get[shownChanges](tb, a, http.MethodGet, changesPath+fmt.Sprintf(query, arguments...), "")
+	return get[shownChanges](tb, a, "GET", changesPath+fmt.Sprintf(query, arguments...), "")
 }
 
 // listeners are the database's connections that listen.
@@ -61,7 +61,7 @@ func (a *testCustomer) wait(tb testing.TB, after int64) <-chan shownChanges {
 	answer := make(chan shownChanges, 1)
 	go func() {
 		var body shownChanges
-		got := a.call(tb, a.token, http.MethodGet, changesPath+fmt.Sprintf("?wait_s=30&after=%d", after), "").is(tb, http.StatusOK)
+		got := a.call(tb, a.token, "GET", changesPath+fmt.Sprintf("?wait_s=30&after=%d", after), "").is(tb, http.StatusOK)
 		_ = json.Unmarshal(got.body, &body) // the test sees what it is not
 		answer <- body
 	}()
@@ -90,7 +90,8 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	must.Equal(t, fmt.Sprintf("it took %v, and as long before; two seconds at most", took), true, took <= 2*time.Second)
 	must.Equal(t, "changes, more", "[started too_hot open] false", fmt.Sprint(got.Changes, got.More))
 	i := got.Changes[0].Incident
-	must.Equal(t, "incident", []any{"Hall", "actual", got.Changes[0].IncidentID, true}, []any{i.RoomName, i.Phase, i.ID, i.EndTime == nil})
+	must.Equal(t, "incident", []any{"Hall", "actual", got.Changes[0].IncidentID, true},
+		[]any{i.RoomName, i.Phase, i.ID, i.EndTime == nil})
 
 	answer := a.wait(t, got.Next)
 	s.execute(t, `SELECT pg_terminate_backend(pid) `+listeners)
@@ -146,10 +147,11 @@ func TestChangesGoOnAfterARestart(t *testing.T) {
 		}
 		must.Equal(t, "more, next", []any{last < sensors, last}, []any{part.More, part.Next})
 	}
-	must.Equal(t, "at the end", shownChanges{Changes: []shownChange{}, Next: sensors}, a.changes(t, "?after=%d&wait_s=1", part.Next))
+	must.Equal(t, "at the end", shownChanges{Changes: []shownChange{}, Next: sensors},
+		a.changes(t, "?after=%d&wait_s=1", part.Next))
 	const beyond = "after: is beyond the last change of this account"
-	s.call(t, a.token, http.MethodGet, changesPath+"?after=6&wait_s=30", "").says(t, 400, beyond)
-	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=5", "").says(t, 400, beyond)
+	s.call(t, a.token, "GET", changesPath+"?after=6&wait_s=30", "").says(t, 400, beyond)
+	s.call(t, s.customer(t).token, "GET", changesPath+"?after=5", "").says(t, 400, beyond)
 }
 
 // TestChangesOfAKeysRooms has a key for one room wait: what happens in another does not reach it. Contract 12.4.
@@ -190,7 +192,7 @@ func TestWaitEnds(t *testing.T) {
 	clients, leave := context.WithCancel(t.Context())
 	waits := func(ctx context.Context) (done <-chan error) {
 		ended := make(chan error, 1)
-		request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+"?after=0&wait_s=30", nil))(t)
+		request := must.Get(http.NewRequestWithContext(ctx, "GET", s.url+changesPath+"?after=0&wait_s=30", nil))(t)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		go func() {
 			for status := 0; status != http.StatusOK; {
@@ -208,7 +210,7 @@ func TestWaitEnds(t *testing.T) {
 		return ended
 	}
 	full := func() bool {
-		got := s.call(t, a.token, http.MethodGet, changesPath+"?after=0&wait_s=1", "")
+		got := s.call(t, a.token, "GET", changesPath+"?after=0&wait_s=1", "")
 		if got.status != http.StatusTooManyRequests {
 			return false
 		}
@@ -224,7 +226,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 	all := crowd(clients)
 	must.Eventually(t, "the limit", full)
-	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=0&wait_s=1", "").is(t, http.StatusOK)
+	s.call(t, s.customer(t).token, "GET", changesPath+"?after=0&wait_s=1", "").is(t, http.StatusOK)
 	leave()
 	for _, ended := range all {
 		must.Equal(t, "a client that has gone was answered", false, <-ended == nil)

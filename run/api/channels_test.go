@@ -8,7 +8,6 @@ import (
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,7 +111,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 			}
 		}
 		for _, op := range operations(t) {
-			if op.method != http.MethodGet || !strings.HasPrefix(op.path, "/api/") {
+			if op.method != "GET" || !strings.HasPrefix(op.path, "/api/") {
 				continue
 			}
 			path := strings.NewReplacer(
@@ -127,7 +126,8 @@ func TestNothingCrossesChannels(t *testing.T) {
 				readings := unpack(t, got.body)["readings.csv"]
 				for _, other := range all {
 					if other != m {
-						must.Equal(t, "the record has another's", "", regexp.MustCompile(","+strings.Join(other.marks(), ",|,")+",").FindString(readings))
+						must.Equal(t, "the record has another's", "",
+							regexp.MustCompile(","+strings.Join(other.marks(), ",|,")+",").FindString(readings))
 					}
 				}
 				continue
@@ -144,7 +144,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 				ask(op.id, op.method, path+"?sensor_id="+node, "")
 			}
 		}
-		ask("getLatestReadings", http.MethodPost, "/api/v1/data/multi-sensor", `{"node_ids":["`+node+`"]}`)
+		ask("getLatestReadings", "POST", "/api/v1/data/multi-sensor", `{"node_ids":["`+node+`"]}`)
 		for _, other := range all {
 			if other == m {
 				continue
@@ -165,19 +165,19 @@ func TestNothingCrossesChannels(t *testing.T) {
 	}
 
 	// The alert of one is acknowledged, and the others' stay.
-	s.call(t, open.who.token, http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", open.alert), "").is(t, 200)
+	s.call(t, open.who.token, "POST", fmt.Sprintf("/api/v1/alerts/%d/acknowledge", open.alert), "").is(t, 200)
 	// Who holds the id deletes it: nothing goes from the others, nor comes to them.
-	s.call(t, open.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
+	s.call(t, open.who.token, "DELETE", "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
 	for _, m := range all[1:] {
 		for kind, path := range []string{history, "/api/v1/alerts/active"} {
-			s.call(t, m.who.token, http.MethodGet, path, "").has(t, 200, m.marks()[kind]).lacks(t, open.marks()...)
+			s.call(t, m.who.token, "GET", path, "").has(t, 200, m.marks()[kind]).lacks(t, open.marks()...)
 		}
 	}
 	// Their own channel is theirs for ever, and the same sensor again shows it.
 	m := all[1]
-	s.call(t, m.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
+	s.call(t, m.who.token, "DELETE", "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
 	m.who.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Again","type":"T","room_id":%s}`, node, roomIDOf(t, m.who)))
-	s.call(t, m.who.token, http.MethodGet, history, "").has(t, 200, m.marks()[0]).lacks(t, open.marks()...)
+	s.call(t, m.who.token, "GET", history, "").has(t, 200, m.marks()[0]).lacks(t, open.marks()...)
 }
 
 // roomIDOf is the id of a customer's one room.
@@ -194,7 +194,7 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	const full = "At most 2 sensors may wait for their first reading; enrol a gateway to have more"
 	add := func(id string) reply {
 		t.Helper()
-		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+		return s.call(t, a.token, "POST", "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
 	}
 	for _, id := range []string{"n1", "n2"} {
 		add(id).is(t, 201)
@@ -207,9 +207,9 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	add("n4").says(t, 400, full)
 	a.enrolled(t, "Basement")
 	add("n4").has(t, 201, `"channel":"signed"`)
-	setBack := func() reply { return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/n4/channel", "") }
+	setBack := func() reply { return s.call(t, a.token, "POST", "/api/v1/sensors/n4/channel", "") }
 	setBack().says(t, 400, full)
-	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/n3", "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/sensors/delete_sensor/n3", "").is(t, 204)
 	for range 2 {
 		setBack().has(t, 200, `"channel":"open"`)
 	}

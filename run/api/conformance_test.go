@@ -310,7 +310,7 @@ func TestSpecification(t *testing.T) {
 
 	// contract 1.2
 	for _, token := range []string{"", "Bearer", "Bearer x", "Basic abc", s.saved["token"]} {
-		got := s.send(t, "", http.MethodGet, "/api/v1/alerts/active", "", map[string]string{"Authorization": token})
+		got := s.send(t, "", "GET", "/api/v1/alerts/active", "", map[string]string{"Authorization": token})
 		got.says(t, 401, "Could not validate credentials")
 		must.Equal(t, "WWW-Authenticate", "Bearer", got.header.Get("WWW-Authenticate"))
 	}

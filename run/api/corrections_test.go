@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -61,21 +60,22 @@ func TestCorrections(t *testing.T) {
 		{body(time.Hour, `,"due_date":"soon"`), "due_date: expected string to be RFC 3339 date"},
 		{`{"from":"2090-01-01"}`, "expected required property sensor_id to be present"},
 	} {
-		a.call(t, a.token, http.MethodPost, path, c.body).says(t, 400, c.detail)
+		a.call(t, a.token, "POST", path, c.body).says(t, 400, c.detail)
 	}
-	a.call(t, a.token, http.MethodPost, path, `{"sensor_id":"n9","from":"2090-01-01"}`).says(t, 404, "Sensor not found")
+	a.call(t, a.token, "POST", path, `{"sensor_id":"n9","from":"2090-01-01"}`).says(t, 404, "Sensor not found")
 	must.Equal(t, "what was refused has changed something", tables, s.tables(t))
 
 	longest := fmt.Sprintf(`,"temperature_offset":-10,"humidity_offset":29.95,"certificate":%q,"serial_number":"S-1","due_date":"2031-03-01","calibrated_by":"Metrolab"`, strings.Repeat("ü", 200))
 	first := body(6*time.Minute, longest) // of which the last is sent within a minute
-	added := get[shownCorrection](t, a, http.MethodPost, path, first)
-	must.Equal(t, "added", shownCorrection{ID: added.ID, SensorID: "n1", State: "planned", Withdrawable: true, AddedBy: "user000001"}, added)
-	a.call(t, a.token, http.MethodPost, path, first).says(t, 409, "The sensor has a correction from that time; withdraw it, or add one from another time")
+	added := get[shownCorrection](t, a, "POST", path, first)
+	must.Equal(t, "added",
+		shownCorrection{ID: added.ID, SensorID: "n1", State: "planned", Withdrawable: true, AddedBy: "user000001"}, added)
+	a.call(t, a.token, "POST", path, first).says(t, 409, "The sensor has a correction from that time; withdraw it, or add one from another time")
 	one := fmt.Sprintf("%s/%d", path, added.ID)
-	a.call(t, a.token, http.MethodDelete, one, "").is(t, 204)
-	a.call(t, a.token, http.MethodDelete, one, "").says(t, 404, "Correction not found")
-	again := get[shownCorrection](t, a, http.MethodPost, path, first)
-	listed := get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n1", "")
+	a.call(t, a.token, "DELETE", one, "").is(t, 204)
+	a.call(t, a.token, "DELETE", one, "").says(t, 404, "Correction not found")
+	again := get[shownCorrection](t, a, "POST", path, first)
+	listed := get[[]shownCorrection](t, a, "GET", path+"?sensor_id=n1", "")
 	withdrawn := shownCorrection{ID: added.ID, SensorID: "n1", State: "withdrawn", AddedBy: "user000001", WithdrawnBy: new("user000001")}
 	must.Equal(t, "listed", []shownCorrection{again, withdrawn}, listed)
 
@@ -87,32 +87,33 @@ func TestCorrections(t *testing.T) {
 		Overdue bool   `json:"calibration_overdue"`
 	}
 	sensor := func(id string) calibration {
-		return get[calibration](t, a, http.MethodGet, "/api/v1/sensors/sensor/"+id, "")
+		return get[calibration](t, a, "GET", "/api/v1/sensors/sensor/"+id, "")
 	}
 	must.Equal(t, "sensor", calibration{"2021-01-01", true}, sensor("n2"))
 	must.Equal(t, "sensor with a planned correction", calibration{}, sensor("n1"))
-	listed = get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n2", "")
-	must.Equal(t, "states, overdue", []any{"in_force", true, "past", false}, []any{listed[0].State, listed[0].Overdue, listed[1].State, listed[1].Overdue})
-	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("%s/%d", path, listed[0].ID), "").
+	listed = get[[]shownCorrection](t, a, "GET", path+"?sensor_id=n2", "")
+	must.Equal(t, "states, overdue", []any{"in_force", true, "past", false},
+		[]any{listed[0].State, listed[0].Overdue, listed[1].State, listed[1].Overdue})
+	a.call(t, a.token, "DELETE", fmt.Sprintf("%s/%d", path, listed[0].ID), "").
 		says(t, 409, "A correction can be withdrawn until four minutes before it begins; add another one")
-	must.Equal(t, "all", []shownCorrection{again, listed[0]}, get[[]shownCorrection](t, a, http.MethodGet, path, ""))
+	must.Equal(t, "all", []shownCorrection{again, listed[0]}, get[[]shownCorrection](t, a, "GET", path, ""))
 	s.inForce(t, a.id, "n2", 24*time.Hour, 3, 3, "")
 	must.Equal(t, "sensor with a later correction that has no due date", calibration{"2021-01-01", true}, sensor("n2"))
 	report := fmt.Sprintf("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-03-02", room)
-	must.Equal(t, "report", []calibration{{}, {"2021-01-01", true}}, get[[]calibration](t, a, http.MethodGet, report, ""))
+	must.Equal(t, "report", []calibration{{}, {"2021-01-01", true}}, get[[]calibration](t, a, "GET", report, ""))
 	must.Equal(t, "excursions of an overdue certificate", 0, s.count(t, `SELECT count(*) FROM excursions`))
 
 	// A key for another room knows nothing of it.
 	key := a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, a.room(t, "Closet"))).text
-	a.call(t, key, http.MethodPost, path, body(time.Hour, "")).says(t, 404, "Sensor not found")
-	a.call(t, key, http.MethodDelete, fmt.Sprintf("%s/%d", path, again.ID), "").says(t, 404, "Correction not found")
-	must.Equal(t, "what a key of another room lists", "[]", string(a.call(t, key, http.MethodGet, path, "").body))
+	a.call(t, key, "POST", path, body(time.Hour, "")).says(t, 404, "Sensor not found")
+	a.call(t, key, "DELETE", fmt.Sprintf("%s/%d", path, again.ID), "").says(t, 404, "Correction not found")
+	must.Equal(t, "what a key of another room lists", "[]", string(a.call(t, key, "GET", path, "").body))
 
 	// At most so many of a sensor.
 	s.execute(t, `
 		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by)
 		SELECT $1, 'n1', now() + i * interval '1 day', 0, 0, 'Ana' FROM generate_series(1, 198) AS i`, a.id)
-	a.call(t, a.token, http.MethodPost, path, body(time.Hour, "")).says(t, 400, "At most 200 corrections of a sensor")
+	a.call(t, a.token, "POST", path, body(time.Hour, "")).says(t, 400, "At most 200 corrections of a sensor")
 }
 
 // TestCorrectedValuesAreAnswered shows which value each answer has of a corrected reading. Contract 5.2, 5.16.
@@ -132,7 +133,7 @@ func TestCorrectedValuesAreAnswered(t *testing.T) {
 	}
 	says := func(path string, want ...string) {
 		t.Helper()
-		a.call(t, a.token, http.MethodGet, path, "").has(t, 200, want...)
+		a.call(t, a.token, "GET", path, "").has(t, 200, want...)
 	}
 	says("/api/v1/data/latest/n1", `"temperature":23.63,"humidity":41.25`)
 	history := "/api/v1/data/historical/n1?start_time=" + url.QueryEscape(s.now().Add(-time.Hour).UTC().Format(time.RFC3339)) + "&end_time=2100-01-01"
@@ -142,5 +143,5 @@ func TestCorrectedValuesAreAnswered(t *testing.T) {
 	says(history+"&uncorrected=true",
 		`"uncorrected_temperature":null,"uncorrected_humidity":null`, `"uncorrected_temperature":24.125,"uncorrected_humidity":40`)
 	says(history+"&max_points=1", `"min_temperature":23.63,"max_temperature":24.125`)
-	a.call(t, a.token, http.MethodGet, history+"&max_points=1&uncorrected=true", "").says(t, 400, "uncorrected: cannot be combined with max_points")
+	a.call(t, a.token, "GET", history+"&max_points=1&uncorrected=true", "").says(t, 400, "uncorrected: cannot be combined with max_points")
 }

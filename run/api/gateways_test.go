@@ -43,7 +43,7 @@ func TestEnrolment(t *testing.T) {
 	asked := wire.EnrolReply{GatewayID: g.id, Name: "Basement", Account: a.email, ProjectID: "project", Topic: "data"}
 	must.Equal(t, "asked", asked, strictly[wire.EnrolReply](t, got))
 	must.Equal(t, "listed", []any{nil, "Basement", nil}, g.listed(t, "enrolled_at", "name", "last_seen"))
-	s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q,"public_key":null,"confirm":false}`, g.code)).has(t, 200, a.email)
+	s.call(t, "", "POST", "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q,"public_key":null,"confirm":false}`, g.code)).has(t, 200, a.email)
 
 	spelled := func(code string) *testGateway {
 		other := *g
@@ -73,27 +73,27 @@ func TestEnrolment(t *testing.T) {
 		thief.enrol(t, confirm).says(t, http.StatusConflict, "The code has enrolled another gateway")
 	}
 	for _, key := range []string{"", `,"public_key":null`} {
-		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q%s}`, g.code, key)).
+		s.call(t, "", "POST", "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q%s}`, g.code, key)).
 			says(t, http.StatusConflict, "The code has enrolled another gateway")
 	}
 
 	for _, key := range []string{"", fmt.Sprintf(`,"confirm":true,"public_key":%q`, base64.StdEncoding.EncodeToString(g.public()))} {
-		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", `{"code":"NOSUC-HCODE"`+key+`}`).says(t, 404, unknown)
+		s.call(t, "", "POST", "/api/v1/gateways/enrol", `{"code":"NOSUC-HCODE"`+key+`}`).says(t, 404, unknown)
 	}
 	late, withdrawn := a.gateway(t, "Attic"), a.gateway(t, "Cellar")
 	s.execute(t, `UPDATE gateways SET code_expires_at = now() - interval '1 second' WHERE id = $1`, late.id)
-	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+withdrawn.id, "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+withdrawn.id, "").is(t, 204)
 	for _, refused := range []*testGateway{late, withdrawn} {
 		for _, confirm := range []bool{false, true} {
 			refused.enrol(t, confirm).says(t, 404, unknown)
 		}
 	}
 	for _, key := range []string{`"AAAA"`, `null`, `"not base64!"`, `7`, `"` + strings.Repeat("A", 43) + `="`} { // the last is of small order
-		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q,"public_key":%s,"confirm":true}`, g.code, key)).has(t, 400, "public_key")
+		s.call(t, "", "POST", "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q,"public_key":%s,"confirm":true}`, g.code, key)).has(t, 400, "public_key")
 	}
 
-	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
-	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").says(t, 404, "Gateway not found")
+	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+g.id, "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+g.id, "").says(t, 404, "Gateway not found")
 	g.enrol(t, true).says(t, 404, unknown)
 	must.Equal(t, "revoked", []any{true}, g.listed(t, "revoked"))
 }
@@ -106,7 +106,7 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 	g := s.customer(t).gateway(t, "Basement")
 	ask := func(client, code string) reply {
 		t.Helper()
-		return s.send(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, code), map[string]string{"X-Forwarded-For": client})
+		return s.send(t, "", "POST", "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, code), map[string]string{"X-Forwarded-For": client})
 	}
 	for range 30 {
 		ask("192.0.2.1", g.code).is(t, 200)
@@ -151,7 +151,7 @@ func TestGuessesAtOnceCount(t *testing.T) {
 	g := s.customer(t).gateway(t, "Basement")
 	var guessers sync.WaitGroup
 	for range 20 {
-		guessers.Go(func() { s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", `{"code":"WRONG"}`) })
+		guessers.Go(func() { s.call(t, "", "POST", "/api/v1/gateways/enrol", `{"code":"WRONG"}`) })
 	}
 	guessers.Wait()
 	g.enrol(t, true).says(t, http.StatusTooManyRequests, "Too many unknown enrolment codes")
@@ -184,18 +184,18 @@ func TestDiscoveredNodes(t *testing.T) {
 		`{"node_id":"older","suggested_name":"","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":%[3]q,"last_reading":null,"temperature":null,"humidity":null}]`,
 		g.id, at.UTC().Format(time.RFC3339), at.Add(-time.Minute).UTC().Format(time.RFC3339))
 	for _, path := range []string{"/api/v1/gateways/nodes?unclaimed=true", "/api/v1/gateways/nodes"} {
-		must.Equal(t, path, want, string(s.call(t, a.token, http.MethodGet, path, "").body))
+		must.Equal(t, path, want, string(s.call(t, a.token, "GET", path, "").body))
 	}
 	for _, wrong := range []string{"false", "yes", "1"} {
-		s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes?unclaimed="+wrong, "").has(t, 400, "unclaimed: expected")
+		s.call(t, a.token, "GET", "/api/v1/gateways/nodes?unclaimed="+wrong, "").has(t, 400, "unclaimed: expected")
 	}
 	nodes := func(who *testCustomer) string {
-		return string(s.call(t, who.token, http.MethodGet, "/api/v1/gateways/nodes", "").body)
+		return string(s.call(t, who.token, "GET", "/api/v1/gateways/nodes", "").body)
 	}
 	// Placed together, or not at all.
 	room := a.room(t, "Hall")
 	place := func(second string) reply {
-		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensors",
+		return s.call(t, a.token, "POST", "/api/v1/sensors/new_sensors",
 			fmt.Sprintf(`{"room_id":%d,"sensors":[{"id":"newer","name":"C7 web1 Inlet","type":"BMC"},{"id":%q,"name":"Old"}]}`, room, second))
 	}
 	place("claimed").says(t, 400, "Sensor already exists")
@@ -207,7 +207,7 @@ func TestDiscoveredNodes(t *testing.T) {
 	want = "[" + fmt.Sprintf(node, "theirs", others.id, at.UTC().Format(time.RFC3339)) + "," +
 		fmt.Sprintf(node, "newer", others.id, at.Add(-time.Minute).UTC().Format(time.RFC3339)) + "]"
 	must.Equal(t, "of another customer", want, nodes(b))
-	s.call(t, b.token, http.MethodDelete, "/api/v1/gateways/"+others.id, "").is(t, 204)
+	s.call(t, b.token, "DELETE", "/api/v1/gateways/"+others.id, "").is(t, 204)
 	must.Equal(t, "of a revoked gateway", "[]", nodes(b))
 }
 
@@ -225,7 +225,8 @@ func TestWrongSystemClockIsLogged(t *testing.T) {
 	recorded := g.next() // and sent again a day later: nobody's clock is off
 	recorded.SentAt = recorded.SentAt.Add(-24 * time.Hour)
 	g.reports(t, recorded)
-	must.Equal(t, "lines", 2, strings.Count(log.String(), `"msg":"a gateway's system clock is off","gateway":"`+g.id+`","clock_offset_ms":`))
+	must.Equal(t, "lines", 2,
+		strings.Count(log.String(), `"msg":"a gateway's system clock is off","gateway":"`+g.id+`","clock_offset_ms":`))
 }
 
 // TestNumberOfGateways shows contract 10.13.
@@ -235,10 +236,10 @@ func TestNumberOfGateways(t *testing.T) {
 	a, b := s.customer(t), s.customer(t)
 	limit := func() {
 		t.Helper()
-		a.call(t, a.token, http.MethodPost, "/api/v1/gateways", `{"name":"one more"}`).
+		a.call(t, a.token, "POST", "/api/v1/gateways", `{"name":"one more"}`).
 			says(t, 400, "At most 200 gateways, and 20 whose code waits; revoke some")
 	}
-	listed := func() int { return len(get[[]map[string]any](t, a, http.MethodGet, "/api/v1/gateways", "")) }
+	listed := func() int { return len(get[[]map[string]any](t, a, "GET", "/api/v1/gateways", "")) }
 	for range accounts.MaxEnrolmentCodes {
 		a.gateway(t, "waits")
 	}
@@ -260,7 +261,7 @@ func TestNumberOfGateways(t *testing.T) {
 		SELECT 'gw-many' || n, $1, 'n', sha256(n::text::bytea), now(), sha256(n::text::bytea), now()
 		FROM generate_series(2, $2) AS n`, a.id, accounts.MaxGateways)
 	limit()
-	a.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+kept.id, "").is(t, 204)
+	a.call(t, a.token, "DELETE", "/api/v1/gateways/"+kept.id, "").is(t, 204)
 	a.gateway(t, "in its place")
 	limit()
 	must.Equal(t, "revoked", []any{true}, kept.listed(t, "revoked"))
@@ -310,7 +311,8 @@ func TestGatewayStatus(t *testing.T) {
 		t.Errorf("time %s", said.Time)
 	}
 	said.Time, said.PairKey = time.Time{}, nil
-	must.Equal(t, "status", wire.StatusReply{Nonce: status.Nonce, Account: a.email, ProjectID: "project", Topic: "data"}, said)
+	must.Equal(t, "status", wire.StatusReply{Nonce: status.Nonce, Account: a.email, ProjectID: "project", Topic: "data"},
+		said)
 	must.Equal(t, "listed", []any{"1.2.3", "active", 2.0, -1500.0, 7.0, false},
 		g.listed(t, "version", "role", "nodes", "clock_offset_ms", "outbox_readings", "clone"))
 	must.Equal(t, "was seen", false, g.listed(t, "last_seen")[0] == nil)
@@ -325,14 +327,16 @@ func TestGatewayStatus(t *testing.T) {
 		restarted := g.next()
 		recorded = append(recorded, g.signed(t, restarted))
 		said := g.reports(t, restarted)
-		must.Equal(t, "restarted after a recording: clone, size of the pair key", []any{false, 32}, []any{said.Clone, len(said.PairKey)})
+		must.Equal(t, "restarted after a recording: clone, size of the pair key", []any{false, 32},
+			[]any{said.Clone, len(said.PairKey)})
 	}
 	must.Equal(t, "a clone after recordings", []any{false}, g.listed(t, "clone"))
 	// Who has the key, too, is shown.
 	second := *g
 	second.boot, second.sequence = rand.Text(), 0
 	second.reports(t, second.next())
-	must.Equal(t, "a clone beside a second machine", []any{true, true}, []any{g.reports(t, g.next()).Clone, g.listed(t, "clone")[0]})
+	must.Equal(t, "a clone beside a second machine", []any{true, true},
+		[]any{g.reports(t, g.next()).Clone, g.listed(t, "clone")[0]})
 
 	other := a.enrolled(t, "Attic")
 	g.send(t, strings.Replace(other.signed(t, other.next()), other.id, g.id, 1)).says(t, 401, refused)
@@ -385,7 +389,8 @@ func TestGatewayStatus(t *testing.T) {
 	wrong := other.next()
 	wrong.SentAt, wrong.Version = time.Unix(0, 0), "of 1970"
 	told := other.reports(t, wrong)
-	must.Equal(t, "a wrong clock: nonce, told the past", []any{wrong.Nonce, false}, []any{told.Nonce, told.Time.Before(before)})
+	must.Equal(t, "a wrong clock: nonce, told the past", []any{wrong.Nonce, false},
+		[]any{told.Nonce, told.Time.Before(before)})
 	must.Equal(t, "what is out of date was kept", []any{nil, ""}, other.listed(t, "last_seen", "version"))
 	corrected := other.next()
 	corrected.SentAt = time.Unix(10, 0)
@@ -394,7 +399,7 @@ func TestGatewayStatus(t *testing.T) {
 	must.Equal(t, "of a corrected clock", []any{"1.2.3"}, other.listed(t, "version"))
 
 	// Revoked it is told so at once.
-	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+g.id, "").is(t, 204)
 	must.Equal(t, "revoked", true, g.reports(t, g.next()).Revoked)
 }
 
@@ -414,13 +419,13 @@ func TestPairKey(t *testing.T) {
 	stale := first.next()
 	stale.SentAt = stale.SentAt.Add(-6 * time.Minute)
 	must.Equal(t, "for a status that is out of date", []byte(nil), first.reports(t, stale).PairKey)
-	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+first.id, "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+first.id, "").is(t, 204)
 	must.Equal(t, "for a revoked gateway", []byte(nil), key(first))
 	renewed := key(second)
 	if len(renewed) != 32 || bytes.Equal(renewed, shared) || !bytes.Equal(foreign, key(others)) {
 		t.Errorf("after the revocation the key is %x, before it was %x", renewed, shared)
 	}
-	texts := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`) + log.String() + string(s.call(t, a.token, http.MethodGet, "/api/v1/gateways", "").body)
+	texts := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`) + log.String() + string(s.call(t, a.token, "GET", "/api/v1/gateways", "").body)
 	for _, secret := range [][]byte{shared, renewed} {
 		for _, form := range []string{hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {
 			must.Equal(t, "the key is in "+texts, false, strings.Contains(texts, form))
@@ -519,7 +524,7 @@ func TestGatewayAccessToken(t *testing.T) {
 	wrong.SentAt = wrong.SentAt.Add(-6 * time.Minute)
 	must.Equal(t, "for a status that is out of date", "", g.reports(t, wrong).AccessToken)
 	a.login(t) // the customer's own token has expired
-	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+g.id, "").is(t, 204)
 	revoked := g.reports(t, g.next())
 	must.Equal(t, "for a revoked one", []any{true, ""}, []any{revoked.Revoked, revoked.AccessToken})
 	must.Equal(t, "the log has the token", false, strings.Contains(log.String(), accessToken))

@@ -57,22 +57,22 @@ func TestErrorsOutsideOperations(t *testing.T) {
 		status               int
 		detail               string
 	}{
-		"unknown path":              {http.MethodGet, "/api/v1/nothing", "", 404, "Not Found"},
-		"root":                      {http.MethodGet, "/", "", 404, "Not Found"},
-		"path that climbs":          {http.MethodGet, "/docs/../health", "", 404, "Not Found"},
-		"trailing slash":            {http.MethodGet, "/health/", "", 404, "Not Found"},
-		"missing asset":             {http.MethodGet, "/docs/assets/nothing.js", "", 404, "Not Found"},
-		"wrong method":              {http.MethodDelete, "/health", "", 405, "Method Not Allowed"},
-		"wrong method of an id":     {http.MethodDelete, "/api/v1/customers/7", "", 405, "Method Not Allowed"},
-		"malformed JSON":            {http.MethodPost, register, `{"email"`, 400, "malformed JSON: unexpected end of JSON input"},
-		"no body":                   {http.MethodPost, register, "", 400, "request body is required"},
-		"a list for a body":         {http.MethodPost, register, "[]", 400, "request body: expected a JSON object"},
-		"a field in two cases":      {http.MethodPost, register, `{"email":"a@example.com","Email":"b@example.com","username":"annika","password":"Passw0rd1"}`, 400, `field "email" is given twice`},
-		"a field twice":             {http.MethodPost, register, `{"email":"a@example.com","email":"a@example.com"}`, 400, `field "email" is given twice`},
-		"a field twice, deep down":  {http.MethodPost, register, `{"email":[{"a":1},{"b":{"c":1,"d":[],"c":2}}]}`, 400, `field "c" is given twice`},
-		"null for a body":           {http.MethodPost, register, "null", 400, "request body: expected a JSON object"},
-		"a number for a body":       {http.MethodPost, register, "1", 400, "request body: expected a JSON object"},
-		"thresholds of no customer": {http.MethodPost, "/api/v1/alerts/thresholds/acknowledge", "{}", 401, "Could not validate credentials"},
+		"unknown path":              {"GET", "/api/v1/nothing", "", 404, "Not Found"},
+		"root":                      {"GET", "/", "", 404, "Not Found"},
+		"path that climbs":          {"GET", "/docs/../health", "", 404, "Not Found"},
+		"trailing slash":            {"GET", "/health/", "", 404, "Not Found"},
+		"missing asset":             {"GET", "/docs/assets/nothing.js", "", 404, "Not Found"},
+		"wrong method":              {"DELETE", "/health", "", 405, "Method Not Allowed"},
+		"wrong method of an id":     {"DELETE", "/api/v1/customers/7", "", 405, "Method Not Allowed"},
+		"malformed JSON":            {"POST", register, `{"email"`, 400, "malformed JSON: unexpected end of JSON input"},
+		"no body":                   {"POST", register, "", 400, "request body is required"},
+		"a list for a body":         {"POST", register, "[]", 400, "request body: expected a JSON object"},
+		"a field in two cases":      {"POST", register, `{"email":"a@example.com","Email":"b@example.com","username":"annika","password":"Passw0rd1"}`, 400, `field "email" is given twice`},
+		"a field twice":             {"POST", register, `{"email":"a@example.com","email":"a@example.com"}`, 400, `field "email" is given twice`},
+		"a field twice, deep down":  {"POST", register, `{"email":[{"a":1},{"b":{"c":1,"d":[],"c":2}}]}`, 400, `field "c" is given twice`},
+		"null for a body":           {"POST", register, "null", 400, "request body: expected a JSON object"},
+		"a number for a body":       {"POST", register, "1", 400, "request body: expected a JSON object"},
+		"thresholds of no customer": {"POST", "/api/v1/alerts/thresholds/acknowledge", "{}", 401, "Could not validate credentials"},
 	} {
 		got := answer(t, handler, test.method, test.target, test.body, nil).says(t, test.status, test.detail)
 		must.Equal(t, name+": has Allow", test.status == http.StatusMethodNotAllowed, got.header.Get("Allow") != "")
@@ -92,7 +92,7 @@ func TestBodyLimit(t *testing.T) {
 		strings.NewReader(exactly + " "):                                   413,
 		io.MultiReader(strings.NewReader(exactly), strings.NewReader(" ")): 413, // its length is not said
 	} {
-		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/customers/register", body))(t)
+		request := must.Get(http.NewRequestWithContext(t.Context(), "POST", server.URL+"/api/v1/customers/register", body))(t)
 		s.do(t, request).is(t, status)
 	}
 }
@@ -105,7 +105,7 @@ func TestCORS(t *testing.T) {
 	cfg.Origins = []string{"https://dashboard.example.com"}
 	other := must.Get(New(cfg))(t)
 	preflight := func(handler http.Handler, origin, method string) http.Header {
-		return answer(t, handler, http.MethodOptions, "/api/v1/customers/7", "", map[string]string{
+		return answer(t, handler, "OPTIONS", "/api/v1/customers/7", "", map[string]string{
 			"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": "authorization,content-type,x-own",
 		}).header
 	}
@@ -120,15 +120,16 @@ func TestCORS(t *testing.T) {
 			}
 			must.Contain(t, origin+" "+method, got.Get("Access-Control-Allow-Headers"), "x-own")
 		}
-		got := answer(t, handler, http.MethodGet, "/api/v1/alerts/active", "", map[string]string{"Origin": origin}).is(t, 401)
+		got := answer(t, handler, "GET", "/api/v1/alerts/active", "", map[string]string{"Origin": origin}).is(t, 401)
 		must.Equal(t, "who may read an error", origin, got.header.Get(allowed))
 	}
 	for _, origin := range []string{"http://localhost:8080", "https://localhost:5173", "null", "http://localhost:5173.example.com"} {
 		must.Equal(t, origin+" may call", "", preflight(handler, origin, "GET").Get(allowed))
 	}
 	must.Equal(t, "a configured origin", cfg.Origins[0], preflight(other, cfg.Origins[0], "GET").Get(allowed))
-	must.Equal(t, "the configured list does not replace the default", "", preflight(other, "http://localhost:5173", "GET").Get(allowed))
-	health := answer(t, handler, http.MethodGet, "/health", "", map[string]string{"Origin": "http://localhost:5173"})
+	must.Equal(t, "the configured list does not replace the default", "",
+		preflight(other, "http://localhost:5173", "GET").Get(allowed))
+	health := answer(t, handler, "GET", "/health", "", map[string]string{"Origin": "http://localhost:5173"})
 	exposed := strings.Split("Set-Cookie, WWW-Authenticate, "+health.header.Get("Access-Control-Expose-Headers"), ", ")
 	for _, op := range operations(t) {
 		for status, response := range op.Responses.Map() {
@@ -146,7 +147,7 @@ func TestCompression(t *testing.T) {
 	handler := bareHandler(t, logging.Discard())
 	openapi := func(encodings string) reply {
 		t.Helper()
-		return answer(t, handler, http.MethodGet, "/openapi.json", "", map[string]string{"Accept-Encoding": encodings})
+		return answer(t, handler, "GET", "/openapi.json", "", map[string]string{"Accept-Encoding": encodings})
 	}
 	plain, packed := openapi(""), openapi("gzip")
 	unpacked := must.Get(io.ReadAll(must.Get(gzip.NewReader(bytes.NewReader(packed.body)))(t)))(t)
@@ -157,7 +158,7 @@ func TestCompression(t *testing.T) {
 			t.Errorf("want %s: %v, %d bytes of %d", encoding, got.header, len(got.body), len(plain.body))
 		}
 	}
-	small := answer(t, handler, http.MethodGet, "/health", "", map[string]string{"Accept-Encoding": "gzip"})
+	small := answer(t, handler, "GET", "/health", "", map[string]string{"Accept-Encoding": "gzip"})
 	must.Equal(t, "an answer of a few bytes is compressed", "", small.header.Get("Content-Encoding"))
 }
 
@@ -165,11 +166,11 @@ func TestRequestLog(t *testing.T) {
 	t.Parallel()
 	var log logtest.Buffer
 	handler := bareHandler(t, logging.New(&log, slog.LevelInfo, "project"))
-	answer(t, handler, http.MethodGet, "/health", "", nil)
-	got := answer(t, handler, http.MethodPost, "/api/v1/customers/register?token=secret", `{"email":"person@nowhere"}`, map[string]string{
+	answer(t, handler, "GET", "/health", "", nil)
+	got := answer(t, handler, "POST", "/api/v1/customers/register?token=secret", `{"email":"person@nowhere"}`, map[string]string{
 		"X-Request-Id": "request-1", "Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Authorization": "Bearer secret",
 	})
-	answer(t, handler, http.MethodGet, "/person@example.com", "", map[string]string{"X-Request-Id": "in\njection"})
+	answer(t, handler, "GET", "/person@example.com", "", map[string]string{"X-Request-Id": "in\njection"})
 	id, text := got.header.Get("X-Request-Id"), log.String()
 	must.Equal(t, "lines, of which a healthy probe writes none", 2, strings.Count(text, "\n"))
 	line, _, _ := strings.Cut(text, "\n")
@@ -200,7 +201,7 @@ func TestPanic(t *testing.T) {
 	server.Client().Transport = &http.Transport{DisableKeepAlives: true}
 
 	s := testAPI{url: server.URL, client: server.Client()}
-	s.call(t, "", http.MethodGet, "/early", "").says(t, 500, "Internal server error")
+	s.call(t, "", "GET", "/early", "").says(t, 500, "Internal server error")
 	response, err := server.Client().Get(server.URL + "/late")
 	if err == nil {
 		_, err = io.ReadAll(response.Body)
@@ -220,7 +221,7 @@ func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
 	for _, page := range []string{"/docs", "/redoc"} {
-		got := answer(t, handler, http.MethodGet, page, "", nil).is(t, 200)
+		got := answer(t, handler, "GET", page, "", nil).is(t, 200)
 		policy := got.header.Get("Content-Security-Policy")
 		must.Contain(t, page+": policy", policy, "default-src 'none'")
 		must.Equal(t, page+": policy with an address: "+policy, false, strings.Contains(policy, "http"))
@@ -229,7 +230,7 @@ func TestDocumentation(t *testing.T) {
 			if strings.Contains(piece, "://") || strings.HasPrefix(piece, "//") {
 				t.Errorf("%s names %s", page, piece)
 			} else if strings.HasPrefix(piece, "/") {
-				file := answer(t, handler, http.MethodGet, piece, "", nil).is(t, 200)
+				file := answer(t, handler, "GET", piece, "", nil).is(t, 200)
 				file.lacks(t, "https://cdn.")
 				must.Equal(t, piece+" is empty", false, len(file.body) == 0)
 			}
@@ -330,7 +331,7 @@ func TestIntegersAreWholeNumbers(t *testing.T) {
 	for i, spelling := range []string{"%d", "%d.0", "%d.000", "%de0", "%dE+0", "%d0e-1", "0.%de1"} {
 		must.Equal(t, "the room has one digit, as the spellings", true, room <= 9)
 		body := fmt.Sprintf(`{"sensor_id":"node-%d","position":"U%d","room_id":%s}`, i, i, fmt.Sprintf(spelling, room))
-		s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", body).is(t, http.StatusCreated)
+		s.call(t, a.token, "POST", "/api/v1/sensors/new_sensor", body).is(t, http.StatusCreated)
 	}
 	for spelling, detail := range map[string]string{
 		"1.5":                 "room_id: expected integer",
@@ -342,14 +343,14 @@ func TestIntegersAreWholeNumbers(t *testing.T) {
 		"null":                "room_id: expected integer",
 	} {
 		body := fmt.Sprintf(`{"sensor_id":"n","position":"U","room_id":%s}`, spelling)
-		s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", body).says(t, http.StatusBadRequest, detail)
+		s.call(t, a.token, "POST", "/api/v1/sensors/new_sensor", body).says(t, http.StatusBadRequest, detail)
 	}
 	// Nor do bodies that share a struct of the program tell its name.
-	s.call(t, a.token, http.MethodPost, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, `,"room_id":1e30`)).says(t, 400, "room_id: unexpected number 1e+30")
-	s.call(t, a.token, http.MethodPost, "/api/v1/maintenance", `{"start_time":"2093-03-01","duration_s":60,"room_ids":[1e30]}`).
+	s.call(t, a.token, "POST", "/api/v1/rules", fmt.Sprintf(someRule, 90.0, `,"room_id":1e30`)).says(t, 400, "room_id: unexpected number 1e+30")
+	s.call(t, a.token, "POST", "/api/v1/maintenance", `{"start_time":"2093-03-01","duration_s":60,"room_ids":[1e30]}`).
 		says(t, 400, "room_ids: unexpected number 1e+30")
 	// Nor does a list where a body has several forms.
-	s.call(t, a.token, http.MethodPost, "/api/v1/maintenance", "[]").says(t, 400, "request body: expected a JSON object")
+	s.call(t, a.token, "POST", "/api/v1/maintenance", "[]").says(t, 400, "request body: expected a JSON object")
 }
 
 // TestTextsAreUnicode sends half of a surrogate pair, and bytes that are no UTF-8, in every
@@ -361,12 +362,12 @@ func TestTextsAreUnicode(t *testing.T) {
 	a := s.customer(t)
 	for _, text := range []string{`\ud800`, `a\uDC00b`, `\ud83d\ud83d`, `\ud83d\\ude00`, `\ude00\ud83d`, "\xff", "\xed\xa0\x80"} {
 		for _, body := range []string{`{"name":"a` + text + `"}`, `{"name":"a","` + text + `":1}`} {
-			s.call(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", body).
+			s.call(t, a.token, "POST", "/api/v1/server_rooms/new_room", body).
 				says(t, 400, "request body: expected text in UTF-8, without lone surrogates")
 		}
 	}
 	for _, text := range []string{`\ud83d\ude00`, `\\ud800`, `\\\\ud800`, `\uD7FF\uE000`, `\ufffd`, "\U0001F600", "\uFFFD"} {
-		s.call(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"a`+text+`"}`).is(t, 201)
+		s.call(t, a.token, "POST", "/api/v1/server_rooms/new_room", `{"name":"a`+text+`"}`).is(t, 201)
 	}
 }
 
@@ -434,7 +435,7 @@ func TestFirstErrorIsReported(t *testing.T) {
 		`{"email":"a@example.com","username":"another","password":"passw0r"}`: "password: expected length >= 8",
 	} {
 		for range 20 {
-			answer(t, handler, http.MethodPost, "/api/v1/customers/register", body, nil).says(t, 400, want)
+			answer(t, handler, "POST", "/api/v1/customers/register", body, nil).says(t, 400, want)
 		}
 	}
 }
@@ -445,14 +446,14 @@ func TestMisspeltChangeIsRefused(t *testing.T) {
 	s, a := newTestCustomer(t)
 	room := a.room(t, "Hall")
 	for target, test := range map[string]struct{ method, body, detail string }{
-		fmt.Sprintf("/api/v1/customers/%d", a.id):                {http.MethodPatch, `{"user_name":"another"}`, "user_name: unknown field"},
-		fmt.Sprintf("/api/v1/customers/%d#again", a.id):          {http.MethodPatch, `{"zip":1,"mail":2}`, "mail: unknown field"},
-		fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room): {http.MethodPut, `{"title":"Hall B"}`, "title: unknown field"},
-		fmt.Sprintf("/api/v1/customers/%d#long", a.id):           {http.MethodPatch, `{"` + strings.Repeat("x", 1000) + `":1}`, strings.Repeat("x", 80) + "…: unknown field"},
+		fmt.Sprintf("/api/v1/customers/%d", a.id):                {"PATCH", `{"user_name":"another"}`, "user_name: unknown field"},
+		fmt.Sprintf("/api/v1/customers/%d#again", a.id):          {"PATCH", `{"zip":1,"mail":2}`, "mail: unknown field"},
+		fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room): {"PUT", `{"title":"Hall B"}`, "title: unknown field"},
+		fmt.Sprintf("/api/v1/customers/%d#long", a.id):           {"PATCH", `{"` + strings.Repeat("x", 1000) + `":1}`, strings.Repeat("x", 80) + "…: unknown field"},
 	} {
 		s.call(t, a.token, test.method, target, test.body).says(t, http.StatusBadRequest, test.detail)
 	}
-	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"EMAIL":"b@example.com","color":"red"}`).is(t, http.StatusOK)
+	s.call(t, a.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), `{"EMAIL":"b@example.com","color":"red"}`).is(t, http.StatusOK)
 }
 
 // TestConditional shows contract 1.15 through the whole API: compressed or not, an answer is 304 until it is another.
@@ -504,11 +505,11 @@ func TestConditionalLeavesTheRest(t *testing.T) {
 		method, kind, own string
 		status, length    int
 	}{
-		"a file":        {http.MethodGet, "text/csv", "", http.StatusOK, 100},
-		"a change":      {http.MethodPut, "application/json", "", http.StatusOK, 100},
-		"an error":      {http.MethodGet, "application/json", "", http.StatusNotFound, 100},
-		"a tag":         {http.MethodGet, "application/json", `"own"`, http.StatusOK, 100},
-		"a long answer": {http.MethodGet, "application/json", "", http.StatusOK, maxTagged + 1},
+		"a file":        {"GET", "text/csv", "", http.StatusOK, 100},
+		"a change":      {"PUT", "application/json", "", http.StatusOK, 100},
+		"an error":      {"GET", "application/json", "", http.StatusNotFound, 100},
+		"a tag":         {"GET", "application/json", `"own"`, http.StatusOK, 100},
+		"a long answer": {"GET", "application/json", "", http.StatusOK, maxTagged + 1},
 	} {
 		handler := conditional(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", test.kind)
@@ -521,6 +522,7 @@ func TestConditionalLeavesTheRest(t *testing.T) {
 			}
 		}))
 		got := answer(t, handler, test.method, "/", "", map[string]string{"If-None-Match": "*"}).is(t, test.status)
-		must.Equal(t, name+": tag, bytes", fmt.Sprint(test.own, test.length), fmt.Sprint(got.header.Get("ETag"), len(got.body)))
+		must.Equal(t, name+": tag, bytes", fmt.Sprint(test.own, test.length),
+			fmt.Sprint(got.header.Get("ETag"), len(got.body)))
 	}
 }

@@ -80,12 +80,12 @@ func get[T any](tb testing.TB, a *testCustomer, method, path, body string) T {
 // incident is one with its timeline.
 func (a *testCustomer) incident(tb testing.TB, id int64) shownIncident {
 	tb.Helper()
-	return get[shownIncident](tb, a, http.MethodGet, fmt.Sprint(incidentsPath, id), "")
+	return get[shownIncident](tb, a, "GET", fmt.Sprint(incidentsPath, id), "")
 }
 
 func (a *testCustomer) incidents(tb testing.TB, query string) []shownIncident {
 	tb.Helper()
-	return get[[]shownIncident](tb, a, http.MethodGet, "/api/v1/incidents"+query, "")
+	return get[[]shownIncident](tb, a, "GET", "/api/v1/incidents"+query, "")
 }
 
 // pastIncidents adds unseen incidents that are over, from $1 to $2 of customer $3, the newest last, in rooms by turns.
@@ -107,7 +107,7 @@ const incidentsPath = "/api/v1/incidents/"
 // act acts on an incident, by fields of the body.
 func (a *testCustomer) act(tb testing.TB, id int64, fields string) shownIncident {
 	tb.Helper()
-	return get[shownIncident](tb, a, http.MethodPost, fmt.Sprintf("%s%d/actions", incidentsPath, id), "{"+fields+"}")
+	return get[shownIncident](tb, a, "POST", fmt.Sprintf("%s%d/actions", incidentsPath, id), "{"+fields+"}")
 }
 
 // anomaly is one of a node, now, as detection finds it.
@@ -131,17 +131,16 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	s, a := newTestCustomer(t)
 	a.heldSensor(t, "odd-1")
 	verdict := fmt.Sprintf("/api/v1/excursions/%d/verdict", s.anomaly(t, "odd-1"))
-	put := func(path, body string) map[string]any { return get[map[string]any](t, a, http.MethodPut, path, body) }
+	put := func(path, body string) map[string]any { return get[map[string]any](t, a, "PUT", path, body) }
 	shown := func() map[string]any {
-		t.Helper()
-		return get[[]map[string]any](t, a, http.MethodGet, "/api/v1/excursions?kind=anomaly", "")[0]
+		return get[[]map[string]any](t, a, "GET", "/api/v1/excursions?kind=anomaly", "")[0]
 	}
 	for field, want := range map[string]any{"verdict": nil, "reason": "unchanged for 52 min", "band_low": 21.0, "band_high": 23.0, "probability": 0.0001} {
 		must.Equal(t, field, want, shown()[field])
 	}
 	prediction := func() map[string]any {
 		t.Helper()
-		all := get[[]map[string]any](t, a, http.MethodGet, "/api/v1/prediction-feedback", "")
+		all := get[[]map[string]any](t, a, "GET", "/api/v1/prediction-feedback", "")
 		if len(all) != 1 || all[0]["anomaly_predicted"] != true {
 			t.Fatalf("predictions %v, want one for the anomaly", all)
 		}
@@ -157,24 +156,25 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 		put(feedback, fmt.Sprintf(`{"feedback":%q}`, c.feedback))
 		must.Equal(t, "verdict after "+c.feedback, any(c.verdict), shown()["verdict"])
 	}
-	a.call(t, a.token, http.MethodPut, verdict, `{"verdict":"perhaps"}`).is(t, 400)
-	a.call(t, a.token, http.MethodPut, "/api/v1/excursions/999/verdict", `{"verdict":"right"}`).is(t, 404)
+	a.call(t, a.token, "PUT", verdict, `{"verdict":"perhaps"}`).is(t, 400)
+	a.call(t, a.token, "PUT", "/api/v1/excursions/999/verdict", `{"verdict":"right"}`).is(t, 404)
 	s.judge(t, "odd-1", s.now(), 55)
-	hot := get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions?kind=threshold", "")[0].ID
-	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", hot), `{"verdict":"right"}`).is(t, 400)
+	hot := get[[]shownExcursion](t, a, "GET", "/api/v1/excursions?kind=threshold", "")[0].ID
+	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/excursions/%d/verdict", hot), `{"verdict":"right"}`).is(t, 400)
 	s.execute(t, `UPDATE prediction_feedback SET used_in_training = true`)
-	a.call(t, a.token, http.MethodPut, verdict, `{"verdict":"right"}`).is(t, 400)
+	a.call(t, a.token, "PUT", verdict, `{"verdict":"right"}`).is(t, 400)
 	must.Equal(t, "verdict after training", any("wrong"), shown()["verdict"])
 
 	const settings = "/api/v1/ml/settings"
-	a.call(t, a.token, http.MethodGet, settings, "").has(t, 200, `"extrapolated":false`)
+	a.call(t, a.token, "GET", settings, "").has(t, 200, `"extrapolated":false`)
 	for _, body := range []string{`{"false_alarms_per_month":0.2}`, `{"false_alarms_per_month":31}`, `{}`} {
-		a.call(t, a.token, http.MethodPut, settings, body).is(t, 400)
+		a.call(t, a.token, "PUT", settings, body).is(t, 400)
 	}
 	must.Equal(t, "0.3 is extrapolated", any(true), put(settings, `{"false_alarms_per_month":0.3}`)["extrapolated"])
 	must.Equal(t, "30 is extrapolated", any(false), put(settings, `{"false_alarms_per_month":30}`)["extrapolated"])
 	node := reading.Node{ID: "odd-1"}
-	must.Equal(t, "what detection is told", 30.0, must.Get(s.store.SensorStatuses(t.Context(), []reading.Node{node}))(t)[node].Budget)
+	must.Equal(t, "what detection is told", 30.0,
+		must.Get(s.store.SensorStatuses(t.Context(), []reading.Node{node}))(t)[node].Budget)
 }
 
 // TestIncidentFromBeginToEnd has two sensors be too hot: one incident, over ten minutes later. Contract 11.2, 11.3.
@@ -186,15 +186,17 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	s.judge(t, "n1", begin, 55)
 	s.judge(t, "n2", begin.Add(time.Minute), 60)
 	open := a.incidents(t, "?state=open")
-	must.Equal(t, "open", []any{1, "too_hot", "critical", true, 2}, []any{len(open), open[0].Cause, open[0].Severity, open[0].Breaking, open[0].Excursions})
+	must.Equal(t, "open", []any{1, "too_hot", "critical", true, 2},
+		[]any{len(open), open[0].Cause, open[0].Severity, open[0].Breaking, open[0].Excursions})
 	must.Equal(t, "now", &shownNow{Value: new(60.0), Sensors: 2, Heard: 2}, open[0].Now)
-	must.Equal(t, "worst", []string{"n2", "Temperature above 50.0 °C, peak 60.0 °C"}, []string{open[0].Worst.SensorID, open[0].Worst.Reason})
+	must.Equal(t, "worst", []string{"n2", "Temperature above 50.0 °C, peak 60.0 °C"},
+		[]string{open[0].Worst.SensorID, open[0].Worst.Reason})
 	for query, want := range map[string][]string{
 		"": {"n2", "n1"}, fmt.Sprintf("?incident_id=%d", open[0].ID): {"n2", "n1"}, fmt.Sprintf("?room_id=%d", room): {"n2", "n1"}, "?room_id=99": nil,
 		"?sensor_id=n1": {"n1"}, "?sensor_id=%20": nil, "?kind=silence": nil, "?kind=threshold&limit=1": {"n2"}, "?end_time=2020-01-01": nil,
 	} {
 		var sensors []string
-		for _, e := range get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions"+query, "") {
+		for _, e := range get[[]shownExcursion](t, a, "GET", "/api/v1/excursions"+query, "") {
 			sensors = append(sensors, e.SensorID)
 			must.Equal(t, "incident of an excursion", open[0].ID, e.IncidentID)
 		}
@@ -204,7 +206,8 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 		s.judge(t, node, begin.Add(2*time.Minute), 20)
 	}
 	cleared := a.incident(t, open[0].ID)
-	must.Equal(t, "cleared", []any{"open", false, "cleared", false}, []any{cleared.State, cleared.Breaking, cleared.Resolution, cleared.Now == nil})
+	must.Equal(t, "cleared", []any{"open", false, "cleared", false},
+		[]any{cleared.State, cleared.Breaking, cleared.Resolution, cleared.Now == nil})
 	s.forward(9 * time.Minute)
 	for query, want := range map[string]int{"?state=lasting": 0, "?state=open": 0, "?state=taken": 0, "?state=over": 1, "?state=unseen": 1, "?cause=too_hot": 1, "?cause=too_dry": 0, "?sensor_id=n2": 1} {
 		found := slices.DeleteFunc(a.incidents(t, query), func(i shownIncident) bool { return i.Cause == "silent" }) // by now
@@ -230,9 +233,10 @@ func TestIncidentOfARuleSwitchedOff(t *testing.T) {
 	s.judge(t, "n2", begin.Add(time.Second), 31)
 	i := a.incidents(t, "")[0]
 	must.Equal(t, "while it breaks", "true ", fmt.Sprint(i.Breaking, " "+i.Resolution))
-	get[map[string]any](t, a, http.MethodPut, path, strings.Replace(rule, `"enabled":true`, `"enabled":false`, 1))
+	get[map[string]any](t, a, "PUT", path, strings.Replace(rule, `"enabled":true`, `"enabled":false`, 1))
 	muted := a.incidents(t, "")[0]
-	must.Equal(t, "switched off", "false rule_changed n1", fmt.Sprint(muted.Breaking, " ", muted.Resolution, " ", muted.Worst.SensorID))
+	must.Equal(t, "switched off", "false rule_changed n1",
+		fmt.Sprint(muted.Breaking, " ", muted.Resolution, " ", muted.Worst.SensorID))
 	must.Equal(t, "now", new(40.0), muted.Now.Value)
 	s.forward(11 * time.Minute)
 	over := slices.DeleteFunc(a.incidents(t, "?state=over"), func(i shownIncident) bool { return i.Cause == "silent" })
@@ -251,9 +255,9 @@ func TestActOnIncident(t *testing.T) {
 	path := fmt.Sprintf("%s%d/actions", incidentsPath, hot)
 	until := s.now().Add(time.Hour).UTC().Truncate(time.Second)
 	snooze := fmt.Sprintf(`"action":"snooze","until":%q`, until.UTC().Format("2006-01-02T15:04:05"))
-	a.call(t, a.token, http.MethodPost, path, `{"action":"give_back"}`).says(t, 409, "Nobody has the incident")
+	a.call(t, a.token, "POST", path, `{"action":"give_back"}`).says(t, 409, "Nobody has the incident")
 	s.execute(t, `DELETE FROM audit_log`)
-	me := get[struct{ Username string }](t, a, http.MethodPost, fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").Username
+	me := get[struct{ Username string }](t, a, "POST", fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").Username
 	for _, c := range []struct {
 		fields, state, takenBy, comment string
 		until                           *time.Time
@@ -285,7 +289,7 @@ func TestActOnIncident(t *testing.T) {
 		ID           int64
 		Acknowledged bool
 	}
-	history := get[[]acknowledged](t, a, http.MethodGet, "/api/v1/alerts/history", "")
+	history := get[[]acknowledged](t, a, "GET", "/api/v1/alerts/history", "")
 	must.Equal(t, "alerts", []acknowledged{{second, false}, {first, true}}, history)
 
 	for body, want := range map[string]string{
@@ -300,7 +304,7 @@ func TestActOnIncident(t *testing.T) {
 		`{"action":"snooze","until":"2026-03-01T12:00:00Z"}`:                                          "until: must be at most 7 days from now, and not in the past",
 		fmt.Sprintf(`{"action":"snooze","until":%q}`, until.Add(7*24*time.Hour).Format(time.RFC3339)): "until: must be at most 7 days from now, and not in the past",
 	} {
-		a.call(t, a.token, http.MethodPost, path, body).says(t, 400, want)
+		a.call(t, a.token, "POST", path, body).says(t, 400, want)
 	}
 	const take = `{"action":"take"}`
 	for _, c := range []struct {
@@ -312,7 +316,7 @@ func TestActOnIncident(t *testing.T) {
 		{other.token, "Incident not found", 404},
 		{other.key(t, `"scope":"write"`).text, "Incident not found", 404},
 	} {
-		s.call(t, c.token, http.MethodPost, path, take).says(t, c.status, c.detail)
+		s.call(t, c.token, "POST", path, take).says(t, c.status, c.detail)
 	}
 	limited := *a
 	limited.token = a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, room)).text
@@ -321,7 +325,7 @@ func TestActOnIncident(t *testing.T) {
 	s.execute(t, `UPDATE excursions SET lasting = false, resolution = 'cleared', start_time = now() - interval '1 hour', end_time = now() - interval '1 hour'`)
 	must.Equal(t, "over", 1, len(a.incidents(t, "?state=over")))
 	for _, body := range []string{take, `{"action":"give_back"}`, `{"action":"hand_over","to":"Night shift"}`, "{" + snooze + "}"} {
-		a.call(t, a.token, http.MethodPost, path, body).says(t, 409, "The incident is over")
+		a.call(t, a.token, "POST", path, body).says(t, 409, "The incident is over")
 	}
 	must.Equal(t, "a comment", "It was the door", a.act(t, hot, `"action":"comment","comment":"It was the door"`).Comment)
 }
@@ -353,7 +357,7 @@ func TestIncidentsAreFoundByWords(t *testing.T) {
 	}
 	// The limit counts what is found, however much newer there is.
 	must.Equal(t, "of one at most", "quiet", a.incidents(t, "?q=quiet&limit=1")[0].Worst.SensorID)
-	a.call(t, a.token, http.MethodGet, "/api/v1/incidents?q="+strings.Repeat("a", 101), "").is(t, http.StatusBadRequest)
+	a.call(t, a.token, "GET", "/api/v1/incidents?q="+strings.Repeat("a", 101), "").is(t, http.StatusBadRequest)
 }
 
 // TestSilenceIsAnIncident shows contract 11.4: it begins, and it clears with the next reading.
@@ -369,7 +373,8 @@ func TestSilenceIsAnIncident(t *testing.T) {
 	}
 	s.judge(t, "n1", s.now(), 20)
 	still := a.incidents(t, "")
-	must.Equal(t, "heard again", []any{1, silent[0].ID, "open", false}, []any{len(still), still[0].ID, still[0].State, still[0].Breaking})
+	must.Equal(t, "heard again", []any{1, silent[0].ID, "open", false},
+		[]any{len(still), still[0].ID, still[0].State, still[0].Breaking})
 }
 
 // silentGateway has the customer's gateway send readings of so many nodes at a time, and then nothing more.
@@ -423,7 +428,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	limited := *a
 	limited.token = a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, room)).text
 	must.Equal(t, "by a key", one[0].ID, limited.incidents(t, "")[0].ID)
-	s.call(t, limited.token, http.MethodPost, fmt.Sprintf("%s%d/actions", incidentsPath, one[0].ID), `{"action":"take"}`).
+	s.call(t, limited.token, "POST", fmt.Sprintf("%s%d/actions", incidentsPath, one[0].ID), `{"action":"take"}`).
 		says(t, 403, "The incident concerns rooms that the key does not cover")
 	// One node sends again: the others are still silent with their gateway.
 	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
@@ -432,7 +437,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	two := list("")
 	must.Equal(t, "one is heard", []any{1, one[0].ID, 2}, []any{len(two), two[0].ID, two[0].Now.Sensors})
 	reasons := map[string]string{}
-	for _, e := range get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions?kind=silence", "") {
+	for _, e := range get[[]shownExcursion](t, a, "GET", "/api/v1/excursions?kind=silence", "") {
 		reasons[e.SensorID] = e.Reason
 	}
 	must.Equal(t, "", map[string]string{

@@ -67,7 +67,7 @@ func runFlood(tb testing.TB, s *testAPI, a *testCustomer, clients int, lasting t
 	for time.Since(began) < lasting || logins.Load() < int64(clients) && time.Since(began) < 3*time.Minute {
 		time.Sleep(10 * time.Millisecond)
 		asked := time.Now()
-		s.call(tb, a.token, http.MethodGet, "/api/v1/alerts/active", "").is(tb, http.StatusOK)
+		s.call(tb, a.token, "GET", "/api/v1/alerts/active", "").is(tb, http.StatusOK)
 		others = append(others, time.Since(asked))
 	}
 	perSecond = float64(logins.Load()) / time.Since(began).Seconds()
@@ -83,7 +83,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
-		return s.send(t, "", http.MethodPost, path, body, map[string]string{"X-Forwarded-For": from})
+		return s.send(t, "", "POST", path, body, map[string]string{"X-Forwarded-For": from})
 	}
 	const login, register = "/api/v1/customers/login", "/api/v1/customers/register"
 	right := fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password)
@@ -105,15 +105,16 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 		time.Sleep(100 * time.Millisecond) // the queue stays full, and the processor is not
 	})
 	for deadline := time.Now().Add(3 * time.Minute); refused.Load() == 0 && time.Now().Before(deadline); {
-		s.call(t, "", http.MethodGet, "/health", "")
+		s.call(t, "", "GET", "/health", "")
 	}
 	for n := range 3 {
 		post(login, right, other).is(t, http.StatusOK)
 		post(register, fmt.Sprintf(`{"email":"o%d@example.com","username":"other%d","password":"Passw0rd"}`, n, n), other).is(t, http.StatusCreated)
-		s.send(t, a.token, http.MethodGet, "/api/v1/alerts/active", "", map[string]string{"X-Forwarded-For": flooder}).is(t, http.StatusOK)
+		s.send(t, a.token, "GET", "/api/v1/alerts/active", "", map[string]string{"X-Forwarded-For": flooder}).is(t, http.StatusOK)
 	}
 	stop()
-	must.Equal(t, "of the flood some are refused, some served", []bool{true, true}, []bool{refused.Load() > 0, served.Load() > 0})
+	must.Equal(t, "of the flood some are refused, some served", []bool{true, true},
+		[]bool{refused.Load() > 0, served.Load() > 0})
 }
 
 // TestKnownDevicesUnderFlood has 320 addresses guess the password of an account, each again half a second after it was
@@ -129,7 +130,7 @@ func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes t
 		signedIn = append(signedIn, a.with(t, "viewer"))
 	}
 	login := func(email, password, from, cookie string) reply {
-		return s.send(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password),
+		return s.send(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password),
 			map[string]string{"X-Forwarded-For": from, "Cookie": cookie})
 	}
 	cookieOf := func(p *testCustomer) string {
@@ -172,7 +173,7 @@ func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes t
 	}
 	took := time.Since(began)
 	for _, person := range signedIn { // a token is as good as a cookie
-		s.call(t, person.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
+		s.call(t, person.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
 	}
 	opensNothing("forged", mine+"x")
 	s.forward(181 * 24 * time.Hour)
@@ -482,7 +483,7 @@ func BenchmarkIncidentsAtSize(b *testing.B) {
 		must.Do(b, s.store.UpdateNodeStates(b.Context(), batch))
 	}
 	ask := func(tag string) (took time.Duration, size int, again string) {
-		request := must.Get(http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+"/api/v1/overview", nil))(b)
+		request := must.Get(http.NewRequestWithContext(b.Context(), "GET", s.url+"/api/v1/overview", nil))(b)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		request.Header.Set("Accept-Encoding", "gzip")
 		request.Header.Set("If-None-Match", tag)

@@ -68,7 +68,7 @@ type shownSentence struct {
 // unless asks for what is not the answer of a tag.
 func (a *testCustomer) unless(t *testing.T, path, tag string) reply {
 	t.Helper()
-	return a.send(t, a.token, http.MethodGet, path, "", map[string]string{"If-None-Match": tag})
+	return a.send(t, a.token, "GET", path, "", map[string]string{"If-None-Match": tag})
 }
 
 func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) {
@@ -142,12 +142,15 @@ func TestOverview(t *testing.T) {
 		return map[string]int{"lasting": 2, "open": open, "taken": taken, "silenced": silenced, "unseen": 0, "to_be_seen": open}
 	}
 	must.Equal(t, "incidents", counted(2, 0, 0), body.IncidentCounts)
-	must.Equal(t, "rooms, incidents", []any{2, 2, "too_hot", "silent"}, []any{len(body.Rooms), len(body.Incidents), body.Incidents[0].Cause, body.Incidents[1].Cause})
+	must.Equal(t, "rooms, incidents", []any{2, 2, "too_hot", "silent"},
+		[]any{len(body.Rooms), len(body.Incidents), body.Incidents[0].Cause, body.Incidents[1].Cause})
 	fine, warm := body.Sensors[1], body.Sensors[4]
-	must.Equal(t, "newest", []any{24.9, now.Add(-time.Minute), gateway.id}, []any{*fine.Temperature, fine.Timestamp.UTC(), *fine.GatewayID})
+	must.Equal(t, "newest", []any{24.9, now.Add(-time.Minute), gateway.id},
+		[]any{*fine.Temperature, fine.Timestamp.UTC(), *fine.GatewayID})
 	must.Equal(t, "sparkline", "200"+strings.Repeat(",", 45)+"53,,-4", fine.Sparkline)
 	must.Equal(t, "its start", now.Add(-23*time.Hour-40*time.Minute), body.SparklineStart.UTC())
-	must.Equal(t, "limits", []any{2, 3, 30.0}, []any{len(body.Limits[fine.Limits]), len(body.Limits[warm.Limits]), body.Limits[warm.Limits][2].Limit})
+	must.Equal(t, "limits", []any{2, 3, 30.0},
+		[]any{len(body.Limits[fine.Limits]), len(body.Limits[warm.Limits]), body.Limits[warm.Limits][2].Limit})
 	must.Equal(t, "Cache-Control", "private, no-cache", got.header.Get("Cache-Control"))
 
 	// Unchanged, and each thing that changes it.
@@ -178,9 +181,9 @@ func TestOverview(t *testing.T) {
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"room_ids":[%d,%d],"confirm":true}`, now.Add(-time.Hour).Format(time.RFC3339), hall, attic))
 	s.execute(t, `UPDATE maintenance_windows SET stands_from = now() - interval '2 hours'`) // before this test's time
 	must.Equal(t, "in maintenance", counted(0, 0, 2), changed().IncidentCounts)
-	s.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Vault"}`).is(t, 200)
+	s.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Vault"}`).is(t, 200)
 	changed()
-	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/never", "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/sensors/delete_sensor/never", "").is(t, 204)
 	changed()
 
 	// The service is late: nobody is blamed.
@@ -202,12 +205,13 @@ func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	s.execute(t, pastIncidents, 1, 5000, a.id)
 	s.execute(t, `UPDATE room_incidents SET start_time = now(), end_time = now() WHERE NOT lasting`)
 	body, _ := a.overview(t, "")
-	must.Equal(t, "sentence", []any{1, "incident", body.Incidents[0].ID, "n1"}, []any{len(body.Incidents), body.Sentence.Says, body.Sentence.IncidentID, body.Sentence.SensorID})
+	must.Equal(t, "sentence", []any{1, "incident", body.Incidents[0].ID, "n1"},
+		[]any{len(body.Incidents), body.Sentence.Says, body.Sentence.IncidentID, body.Sentence.SensorID})
 	must.Equal(t, "counts", map[string]int{"lasting": 1, "open": 1, "taken": 0, "silenced": 0, "unseen": 5000, "to_be_seen": 5001}, body.IncidentCounts)
 	unseen := func() int {
 		t.Helper()
 		body, _ := a.overview(t, "")
-		listed := a.call(t, a.token, http.MethodGet, "/api/v1/incidents?state=unseen&limit=1", "")
+		listed := a.call(t, a.token, "GET", "/api/v1/incidents?state=unseen&limit=1", "")
 		must.Equal(t, "listed", strconv.Itoa(body.IncidentCounts["unseen"]), listed.header.Get("X-Total-Count"))
 		return body.IncidentCounts["unseen"]
 	}
@@ -218,7 +222,7 @@ func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	}{
 		{fmt.Sprintf(`{"ids":[%d,%d]}`, oldest, body.Incidents[0].ID), 1, 4999}, {fmt.Sprintf(`{"ids":[%d]}`, oldest), 0, 4999}, {`{}`, 4999, 0},
 	} {
-		seen := get[struct{ Seen int }](t, a, http.MethodPost, "/api/v1/incidents/seen", c.ids).Seen
+		seen := get[struct{ Seen int }](t, a, "POST", "/api/v1/incidents/seen", c.ids).Seen
 		must.Equal(t, c.ids, []int{c.seen, c.left}, []int{seen, unseen()})
 	}
 }
@@ -322,7 +326,8 @@ func TestDeadSensorIsNotHot(t *testing.T) {
 	s.judge(t, "t1", s.now(), 51)
 	body, _ := a.overview(t, "")
 	first, second := body.Rooms[0], body.Rooms[1]
-	must.Equal(t, "rooms", []any{"Live Hall", 51.0, "critical", true}, []any{first.Name, *first.MaxTemperature, second.State, second.MaxTemperature == nil})
+	must.Equal(t, "rooms", []any{"Live Hall", 51.0, "critical", true},
+		[]any{first.Name, *first.MaxTemperature, second.State, second.MaxTemperature == nil})
 	must.Equal(t, "reporting", []int{1, 2}, []int{body.Counts["reporting"], body.Counts["critical"]})
 	must.Equal(t, "the dead one", "false critical", fmt.Sprint(body.Sensors[0].Reports, " ", body.Sensors[0].State))
 	must.Equal(t, "sentence", "t1 1", fmt.Sprint(body.Sentence.SensorID, " ", body.Sentence.Outside))
@@ -392,7 +397,7 @@ const scraped = "application/openmetrics-text;version=1.0.0,application/openmetr
 // metrics scrapes as Prometheus does, or as accept says.
 func (s *testAPI) metrics(tb testing.TB, key, accept string) reply {
 	tb.Helper()
-	return s.send(tb, key, http.MethodGet, "/api/v1/metrics", "", map[string]string{"Accept": accept}).is(tb, 200)
+	return s.send(tb, key, "GET", "/api/v1/metrics", "", map[string]string{"Accept": accept}).is(tb, 200)
 }
 
 // TestMetrics reads the metrics of two rooms as Prometheus and as curl do; promtool judges them. Contract 12.8.
@@ -412,7 +417,8 @@ func TestMetrics(t *testing.T) {
 	const room = `room="Hall \"A\\B\""`
 
 	got := s.metrics(t, all.text, scraped)
-	must.Contain(t, "Content-Type", got.header.Get("Content-Type"), "application/openmetrics-text; version=1.0.0; charset=utf-8")
+	must.Contain(t, "Content-Type", got.header.Get("Content-Type"),
+		"application/openmetrics-text; version=1.0.0; charset=utf-8")
 	must.Equal(t, "it ends", true, strings.HasSuffix(string(got.body), "\n# EOF"))
 	got.has(t, 200,
 		"# TYPE coldaisle_temperature_celsius gauge\n",
@@ -497,7 +503,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, rooms["C"]))
 	must.Equal(t, "B taken, C in maintenance and taken", series("open", "open", "taken", "silenced"), s.countedIncidents(t, a))
 
-	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
+	a.call(t, a.token, "DELETE", fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
 	must.Equal(t, "after maintenance", series("open", "open", "taken", "taken"), s.countedIncidents(t, a))
 
 	// A gateway's silence calls while one of its nodes is not in maintenance.

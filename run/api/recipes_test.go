@@ -436,7 +436,7 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	asked := configuration.REST[0]
 	address := must.Get(url.Parse(asked.Resource))(t)
 	a.token = a.key(t, `"scope":"read"`).text
-	answer := get[map[string]any](t, a, http.MethodGet, address.Path, "")
+	answer := get[map[string]any](t, a, "GET", address.Path, "")
 	for _, sensor := range asked.Sensor {
 		field := strings.TrimSuffix(strings.TrimPrefix(sensor.ValueTemplate, "{{ value_json."), " }}")
 		if _, ok := answer[field].(float64); !ok || field != sensor.DeviceClass {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,7 +168,7 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 		INSERT INTO audit_log (customer_id, actor, operation, subject, at)
 		VALUES ($1, 'person:1', 'addCorrection', 'sensor:n2', $2::timestamptz), ($1, 'person:1', 'of the Lab', 'sensor:n2', $2::timestamptz + interval '1 hour')`,
 		a.id, r.middle)
-	got := a.call(t, a.token, http.MethodGet, r.path(), "").is(t, 200)
+	got := a.call(t, a.token, "GET", r.path(), "").is(t, 200)
 	must.Equal(t, "Content-Type", "application/zip", got.header.Get("Content-Type"))
 	page := must.Get(os.ReadFile("../../docs/records.md"))(t)
 	commands := string(regexp.MustCompile("(?s)## Verify one.*?```sh\n(.*?)```").FindSubmatch(page)[1])
@@ -258,7 +257,7 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	rows := r.fill(t, s)
 	download := func(path string) ([]byte, manifest) {
 		t.Helper()
-		got := a.call(t, a.token, http.MethodGet, path, "").is(t, 200)
+		got := a.call(t, a.token, "GET", path, "").is(t, 200)
 		return got.body, manifestOf(t, got.body)
 	}
 	first, m := download(r.path())
@@ -271,7 +270,7 @@ func TestRecordIsStoredOnce(t *testing.T) {
 			must.Equal(t, what+": the same record", true, bytes.Equal(content, got))
 		}
 	}
-	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", r.id), `{"name":"Hall B"}`).is(t, 200)
+	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/server_rooms/update_room/%d", r.id), `{"name":"Hall B"}`).is(t, 200)
 	again("when the room has another name", 1, first)
 	must.Do(t, s.readings.Append(t.Context(), rows[:1]))
 	must.Do(t, s.store.RecordLate(t.Context(), rows[0])) // a copy
@@ -297,7 +296,7 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	again("after a stage of a drill", 4, nil)
 
 	// Records of a deleted room remain.
-	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", r.id), "").is(t, 204)
+	a.call(t, a.token, "DELETE", fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", r.id), "").is(t, 204)
 	again("of a deleted room", 4, nil)
 	of := func(month time.Time) string {
 		return fmt.Sprintf("/api/v1/records/%d/%s", r.id, month.Format("2006-01"))
@@ -341,14 +340,14 @@ func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 	for _, sensor := range []string{"n1", "n3"} {
 		rule := a.create(t, "/api/v1/rules", fmt.Sprintf(`{%s35,"sensor_id":%q}`, fields, sensor))
 		path := fmt.Sprintf("/api/v1/rules/%d", rule)
-		a.call(t, a.token, http.MethodPut, path, fmt.Sprintf(`{%s40,"sensor_id":%q,"version":1}`, fields, sensor)).is(t, 200)
-		a.call(t, a.token, http.MethodDelete, path, "").is(t, 204)
+		a.call(t, a.token, "PUT", path, fmt.Sprintf(`{%s40,"sensor_id":%q,"version":1}`, fields, sensor)).is(t, 200)
+		a.call(t, a.token, "DELETE", path, "").is(t, 204)
 		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q}`, s.now().Add(time.Hour).Format(time.RFC3339), sensor))
 	}
 	a.create(t, "/api/v1/rules", `{`+fields+`45}`)
-	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`).is(t, 200)
+	a.call(t, a.token, "POST", "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`).is(t, 200)
 	odd := s.anomaly(t, "n1")
-	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), `{"verdict":"right"}`).is(t, 200)
+	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), `{"verdict":"right"}`).is(t, 200)
 	a.act(t, a.incidents(t, "")[0].ID, `"action":"take"`)
 	s.judge(t, "n1", s.now(), 60) // which explains it
 	must.Equal(t, "incidents", 1, len(a.incidents(t, "")))
@@ -356,7 +355,7 @@ func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 	s.execute(t, `UPDATE incident_changes SET at = at - interval '1 s' WHERE event = 'commented'`) // as an excursion's that joins
 	path := fmt.Sprintf("/api/v1/records/%d/%s", r.id, s.now().Format("2006-01"))
 	s.forward(time.Minute) // a record has whole seconds
-	files := unpack(t, a.call(t, a.token, http.MethodGet, path, "").is(t, 200).body)
+	files := unpack(t, a.call(t, a.token, "GET", path, "").is(t, 200).body)
 	var recorded struct{ Timeline []shownEvent }
 	must.Do(t, json.Unmarshal([]byte(files["incidents.jsonl"]), &recorded))
 	must.Equal(t, "timeline", a.incident(t, a.incidents(t, "")[0].ID).Timeline, recorded.Timeline)
@@ -384,18 +383,18 @@ func TestRefusedRecords(t *testing.T) {
 		"/api/v1/records/999999/2026-01":                 "Room not found",
 	} {
 		status := map[bool]int{true: 400, false: 404}[strings.HasPrefix(want, "month: ")]
-		a.call(t, a.token, http.MethodGet, path, "").says(t, status, want)
+		a.call(t, a.token, "GET", path, "").says(t, status, want)
 	}
 	_, without := newTestCustomer(t)
-	without.call(t, without.token, http.MethodGet, fmt.Sprintf("/api/v1/records/%d/2026-01", without.room(t, "Hall")), "").is(t, 503)
-	must.Equal(t, "keys", "[]", string(without.call(t, "", http.MethodGet, "/api/v1/records/keys", "").body))
+	without.call(t, without.token, "GET", fmt.Sprintf("/api/v1/records/%d/2026-01", without.room(t, "Hall")), "").is(t, 503)
+	must.Equal(t, "keys", "[]", string(without.call(t, "", "GET", "/api/v1/records/keys", "").body))
 }
 
 // TestRecordKeys shows the key that signs and a retired one; what is no key is refused without being repeated.
 func TestRecordKeys(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, withRecords(t))
-	s.call(t, "", http.MethodGet, "/api/v1/records/keys", "").has(t, 200,
+	s.call(t, "", "GET", "/api/v1/records/keys", "").has(t, 200,
 		`"public_key":"`+recordKey+`","valid_from":"2026-01-01T00:00:00Z","valid_until":null}`,
 		`"valid_from":"2024-01-01T00:00:00Z","valid_until":"2026-01-01T00:00:00Z"`)
 	const secret = "nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A="

@@ -43,7 +43,7 @@ func TestLimitsOfACustomer(t *testing.T) {
 		},
 	} {
 		s.execute(t, c.fill, a.id)
-		a.call(t, a.token, http.MethodPost, path, c.body).says(t, http.StatusBadRequest, c.want)
+		a.call(t, a.token, "POST", path, c.body).says(t, http.StatusBadRequest, c.want)
 	}
 	s.forward(25 * time.Hour) // the windows are over for a day
 	a.login(t)
@@ -63,25 +63,26 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 		Limit       float64
 		Threshold   bool
 	}
-	rules := func() []shown { return get[[]shown](t, a, http.MethodGet, "/api/v1/rules", "") }
+	rules := func() []shown { return get[[]shown](t, a, "GET", "/api/v1/rules", "") }
 	two := rules()
-	must.Equal(t, "rules at first", []any{2, true, true, 50.0}, []any{len(two), two[0].Threshold, two[1].Threshold, two[0].Limit})
+	must.Equal(t, "rules at first", []any{2, true, true, 50.0},
+		[]any{len(two), two[0].Threshold, two[1].Threshold, two[0].Limit})
 	threshold := fmt.Sprintf("/api/v1/rules/%d", two[0].ID)
 	critical := strings.Replace(someRule, "warning", "critical", 1)
-	changed := get[shown](t, a, http.MethodPut, threshold, fmt.Sprintf(critical, 33.0, ""))
+	changed := get[shown](t, a, "PUT", threshold, fmt.Sprintf(critical, 33.0, ""))
 	must.Equal(t, "limit, is newer", []any{33.0, true}, []any{changed.Limit, changed.Version > two[0].Version})
-	a.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), "").has(t, 200, `"max_temperature":33,`)
+	a.call(t, a.token, "GET", fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), "").has(t, 200, `"max_temperature":33,`)
 	id := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, `,"sensor_id":"n1"`))
 	own := fmt.Sprintf("/api/v1/rules/%d", id)
-	must.Equal(t, "limit", 31.0, get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")).Limit)
+	must.Equal(t, "limit", 31.0, get[shown](t, a, "PUT", own, fmt.Sprintf(someRule, 31.0, "")).Limit)
 	zeros := strings.Replace(fmt.Sprintf(someRule, math.Copysign(0, -1), ""), `"clear_margin":0`, `"clear_margin":-0`, 1)
-	a.call(t, a.token, http.MethodPut, own, zeros).has(t, 200, `"limit":0,`, `"clear_margin":0,`)
+	a.call(t, a.token, "PUT", own, zeros).has(t, 200, `"limit":0,`, `"clear_margin":0,`)
 	// Two people edit one rule: the older form changes nothing, but a repeat of the newer is no change.
 	first := rules()[2].Version
 	edited := func(limit float64) string { return fmt.Sprintf(someRule, limit, fmt.Sprintf(`,"version":%d`, first)) }
-	a.call(t, a.token, http.MethodPut, own, edited(28)).is(t, http.StatusOK)
-	a.call(t, a.token, http.MethodPut, own, edited(35)).says(t, http.StatusConflict, "Somebody has changed this rule meanwhile")
-	a.call(t, a.token, http.MethodPut, own, edited(28)).has(t, http.StatusOK, `"limit":28,`)
+	a.call(t, a.token, "PUT", own, edited(28)).is(t, http.StatusOK)
+	a.call(t, a.token, "PUT", own, edited(35)).says(t, http.StatusConflict, "Somebody has changed this rule meanwhile")
+	a.call(t, a.token, "PUT", own, edited(28)).has(t, http.StatusOK, `"limit":28,`)
 	for _, c := range []struct{ method, path, body, want string }{
 		{"PUT", threshold, fmt.Sprintf(someRule, 33.0, ""), "Only the limit of a threshold rule can be changed"},
 		{"DELETE", threshold, "", "Only the limit of a threshold rule can be changed"},
@@ -93,16 +94,17 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 		status := map[bool]int{true: 404, false: 400}[strings.HasSuffix(c.want, "not found")]
 		a.call(t, a.token, c.method, c.path, c.body).says(t, status, c.want)
 	}
-	a.call(t, a.token, http.MethodDelete, own, "").is(t, http.StatusNoContent)
+	a.call(t, a.token, "DELETE", own, "").is(t, http.StatusNoContent)
 	for range 2 { // the second adds nothing
-		must.Equal(t, "preset", 5, len(get[[]shown](t, a, http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_recommended"}`)))
+		must.Equal(t, "preset", 5, len(get[[]shown](t, a, "POST", "/api/v1/rules/preset", `{"preset":"ashrae_recommended"}`)))
 	}
 	must.Equal(t, "rules", 7, len(rules()))
 	presets := get[[]struct {
 		Preset string
 		Rules  []shown
-	}](t, a, http.MethodGet, "/api/v1/rules/presets", "")
-	must.Equal(t, "presets", "8 ashrae_recommended 5", fmt.Sprint(len(presets), " "+presets[0].Preset+" ", len(presets[0].Rules)))
+	}](t, a, "GET", "/api/v1/rules/presets", "")
+	must.Equal(t, "presets", "8 ashrae_recommended 5",
+		fmt.Sprint(len(presets), " "+presets[0].Preset+" ", len(presets[0].Rules)))
 }
 
 // TestSuggestedLimits holds that each room gets what it does into a limit, until a rule says as much. Contract 11.5.
@@ -122,7 +124,7 @@ func TestSuggestedLimits(t *testing.T) {
 		Recommended bool
 		Rule        json.RawMessage
 	}
-	suggestions := func() []suggestion { return get[[]suggestion](t, a, http.MethodGet, "/api/v1/rules/suggestions", "") }
+	suggestions := func() []suggestion { return get[[]suggestion](t, a, "GET", "/api/v1/rules/suggestions", "") }
 	given := suggestions()
 	for i, limit := range []string{`"limit":27,`, `"limit":36,`} {
 		must.Contain(t, "what is suggested", string(given[i].Rule), limit)
@@ -132,7 +134,7 @@ func TestSuggestedLimits(t *testing.T) {
 	// What is suggested is a rule, and once it is in force it is suggested no more.
 	a.create(t, "/api/v1/rules", strings.TrimSuffix(string(given[1].Rule), "}")+fmt.Sprintf(`,"room_id":%d}`, hot))
 	must.Equal(t, "suggestions after one is taken", want[:1], suggestions())
-	get[struct{}](t, a, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":26}`)
+	get[struct{}](t, a, "POST", fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":26}`)
 	must.Equal(t, "below a threshold", 0, len(suggestions()))
 }
 
@@ -143,10 +145,10 @@ func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 	room := a.heldSensor(t, "n1")
 	lasting := func() []shownExcursion {
 		t.Helper()
-		all := get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions", "")
+		all := get[[]shownExcursion](t, a, "GET", "/api/v1/excursions", "")
 		return slices.DeleteFunc(all, func(e shownExcursion) bool { return e.State == "over" })
 	}
-	entries := func() int { return len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) }
+	entries := func() int { return len(get[[]loggedEntry](t, a, "GET", "/api/v1/audit", "")) }
 	for name, scope := range map[string]string{"all": "", "room": fmt.Sprintf(`,"room_id":%d`, room), "sensor": `,"sensor_id":"n1"`} {
 		// 1.001 s are no whole number of nanoseconds in binary.
 		body := fmt.Sprintf(strings.Replace(someRule, `"clear_for_s":0`, `"clear_for_s":1.001`, 1), 30.0, scope)
@@ -155,14 +157,15 @@ func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 		open := lasting()
 		must.Equal(t, name+": excursions", 1, len(open))
 		s.execute(t, `DELETE FROM audit_log`)
-		before := get[map[string]any](t, a, http.MethodPut, path, body)
-		after := get[map[string]any](t, a, http.MethodPut, path, string(must.Get(json.Marshal(before))(t)))
+		before := get[map[string]any](t, a, "PUT", path, body)
+		after := get[map[string]any](t, a, "PUT", path, string(must.Get(json.Marshal(before))(t)))
 		must.Equal(t, name+": versions", []any{1.0, 1.0}, []any{before["version"], after["version"]})
 		must.Equal(t, name, open, lasting())
 		must.Equal(t, name+": entries", 0, entries())
-		changed := get[map[string]any](t, a, http.MethodPut, path, strings.Replace(body, `"limit":30`, `"limit":35`, 1))
-		must.Equal(t, name+": version, excursions, entries", []any{2.0, 0, 1}, []any{changed["version"], len(lasting()), entries()})
-		a.call(t, a.token, http.MethodDelete, path, "")
+		changed := get[map[string]any](t, a, "PUT", path, strings.Replace(body, `"limit":30`, `"limit":35`, 1))
+		must.Equal(t, name+": version, excursions, entries", []any{2.0, 0, 1},
+			[]any{changed["version"], len(lasting()), entries()})
+		a.call(t, a.token, "DELETE", path, "")
 	}
 }
 
@@ -243,7 +246,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 			s.count(t, `SELECT count(*) FROM excursions WHERE kind = 'threshold' AND merged_into IS NULL`),
 		})
 
-		got := get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+strings.Join(c.rules, ",")+`]}`)
+		got := get[shownPreview](t, a, "POST", "/api/v1/rules/preview", `{"days":7,"rules":[`+strings.Join(c.rules, ",")+`]}`)
 		must.Equal(t, name+": of all rooms", []int{c.incidents, c.excursions}, []int{got.Incidents, got.Excursions})
 		if c.sensors == nil {
 			must.Equal(t, name+": rooms", 0, len(got.Rooms))
@@ -260,7 +263,8 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		}
 		must.Equal(t, name+": of all days", shownPreviewDay{"", c.incidents, c.excursions}, sum)
 		got.Rooms[0].Days = nil
-		must.Equal(t, name+": rooms", []shownRoomPreview{{room, "Hall", c.incidents, c.excursions, nil, c.sensors}}, got.Rooms)
+		must.Equal(t, name+": rooms", []shownRoomPreview{{room, "Hall", c.incidents, c.excursions, nil, c.sensors}},
+			got.Rooms)
 	}
 }
 
@@ -272,7 +276,7 @@ func TestPreviewOfAWiderRule(t *testing.T) {
 	hall, attic := a.room(t, "Hall"), a.room(t, "Attic")
 	a.sensors(t, hall, "a")
 	a.sensors(t, attic, "b")
-	threshold := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", "")[0].ID
+	threshold := get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/rules", "")[0].ID
 	critical := strings.Replace(someRule, "warning", "critical", 1) // as the threshold
 	own := a.create(t, "/api/v1/rules", fmt.Sprintf(critical, 45.0, fmt.Sprintf(`,"room_id":%d`, attic)))
 	for _, node := range []string{"a", "b"} {
@@ -289,7 +293,7 @@ func TestPreviewOfAWiderRule(t *testing.T) {
 	for replaces, want := range map[int64][]int64{0: {hall}, own: {hall, attic}, threshold: {hall, attic}} {
 		body := fmt.Sprintf(`{"days":1,"replaces":%d,"rules":[%s]}`, replaces, fmt.Sprintf(critical, 30.0, ""))
 		var rooms []int64
-		for _, room := range get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", body).Rooms {
+		for _, room := range get[shownPreview](t, a, "POST", "/api/v1/rules/preview", body).Rooms {
 			rooms = append(rooms, room.RoomID)
 		}
 		slices.Sort(rooms)
@@ -308,7 +312,7 @@ func TestPreviewOfAForeignScope(t *testing.T) {
 		for i, scope := range scopes {
 			rules[i] = fmt.Sprintf(someRule, 40.0, scope)
 		}
-		return a.call(t, a.token, http.MethodPost, "/api/v1/rules/preview", `{"days":1,"rules":[`+strings.Join(rules, ",")+`]}`)
+		return a.call(t, a.token, "POST", "/api/v1/rules/preview", `{"days":1,"rules":[`+strings.Join(rules, ",")+`]}`)
 	}
 	in := func(room int64) string { return fmt.Sprintf(`,"room_id":%d`, room) }
 	for _, room := range []int64{foreign, 999_999} {
@@ -347,7 +351,7 @@ func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	preview := func() int64 {
 		t.Helper()
 		before := queries.asked.Load()
-		got := answer(t, counted, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+fmt.Sprintf(someRule, 20.0, "")+`]}`,
+		got := answer(t, counted, "POST", "/api/v1/rules/preview", `{"days":7,"rules":[`+fmt.Sprintf(someRule, 20.0, "")+`]}`,
 			map[string]string{"Authorization": "Bearer " + a.token, "Content-Type": "application/json"}).is(t, http.StatusOK)
 		must.Equal(t, "sensors", sensors, strings.Count(string(got.body), `"sensor_id"`))
 		return queries.asked.Load() - before
@@ -390,18 +394,18 @@ func TestMaintenanceSilences(t *testing.T) {
 		Weekdays []int
 		TimeZone string `json:"time_zone"`
 	}
-	replaced := get[body](t, a, http.MethodPut, path, past)
+	replaced := get[body](t, a, "PUT", path, past)
 	must.Equal(t, "replaced", body{replaced.Active, []int{1, 3}, "UTC"}, replaced)
 	for range 3 { // a repeat changes nothing
-		must.Equal(t, "replaced again", body{true, []int{}, "Europe/Zurich"}, get[body](t, a, http.MethodPut, path, window))
+		must.Equal(t, "replaced again", body{true, []int{}, "Europe/Zurich"}, get[body](t, a, "PUT", path, window))
 		must.Equal(t, "silenced again", true, silenced())
 	}
 	must.Equal(t, "versions", 3, s.count(t, `SELECT count(*) FROM maintenance_windows`))
-	a.call(t, a.token, http.MethodDelete, path, "").is(t, http.StatusNoContent)
+	a.call(t, a.token, "DELETE", path, "").is(t, http.StatusNoContent)
 	must.Equal(t, "silenced when the window is deleted", false, silenced())
-	must.Equal(t, "listed", 0, len(get[[]body](t, a, http.MethodGet, "/api/v1/maintenance", "")))
+	must.Equal(t, "listed", 0, len(get[[]body](t, a, "GET", "/api/v1/maintenance", "")))
 	const over = "start_time: every occurrence would be over already"
-	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/maintenance/%d", a.create(t, "/api/v1/maintenance", window)),
+	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/maintenance/%d", a.create(t, "/api/v1/maintenance", window)),
 		`{"start_time":"2026-03-01","duration_s":60,"sensor_id":"n1"}`).says(t, http.StatusBadRequest, over)
 	for body, want := range map[string]string{
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"Local"}`:                 "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
@@ -417,7 +421,7 @@ func TestMaintenanceSilences(t *testing.T) {
 		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-04-01","weekdays":[1]}`: over,
 	} {
 		body = strings.Replace(body, "}", `,"sensor_id":"n1"}`, 1)
-		a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", body).says(t, 400, want)
+		a.call(t, a.token, "POST", "/api/v1/maintenance", body).says(t, 400, want)
 	}
 }
 
@@ -447,7 +451,7 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 				Worst    shownExcursion
 			}
 			Critical int
-		}](t, a, http.MethodPost, windows+"/preview", scope)
+		}](t, a, "POST", windows+"/preview", scope)
 		for _, i := range got.Incidents {
 			sensors = append(sensors, i.Worst.SensorID+" "+i.Severity)
 		}
@@ -470,21 +474,22 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 	} {
 		for path, body := range map[string]string{windows: of(scope, ""), windows + "/preview": scope} {
 			status := map[bool]int{true: 404, false: 400}[strings.HasSuffix(want, "not found")]
-			a.call(t, a.token, http.MethodPost, path, strings.Replace(body, ",}", "}", 1)).says(t, status, want)
+			a.call(t, a.token, "POST", path, strings.Replace(body, ",}", "}", 1)).says(t, status, want)
 		}
 	}
 	const refused = "Lasting critical incidents that the window would silence: 1; send confirm to silence them"
-	a.call(t, a.token, http.MethodPost, windows, of(rooms(hall, attic), "")).says(t, http.StatusConflict, refused)
+	a.call(t, a.token, "POST", windows, of(rooms(hall, attic), "")).says(t, http.StatusConflict, refused)
 	warning := a.create(t, windows, of(rooms(attic), ""))
 	path := fmt.Sprintf("%s/%d", windows, warning)
-	a.call(t, a.token, http.MethodPut, path, of(rooms(hall, attic), `,"confirm":false`)).says(t, http.StatusConflict, refused)
+	a.call(t, a.token, "PUT", path, of(rooms(hall, attic), `,"confirm":false`)).says(t, http.StatusConflict, refused)
 	must.Equal(t, "refused", []string{"n1 critical"}, silences(rooms(hall, attic))) // the attic's is silenced already
-	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall, hall), `,"confirm":true`)).
+	a.call(t, a.token, "PUT", path, of(rooms(attic, hall, hall), `,"confirm":true`)).
 		has(t, http.StatusOK, fmt.Sprintf(`"room_ids":[%d,%d],"sensor_id":null`, hall, attic))
 	must.Equal(t, "one window of two rooms", []string(nil), silences(rooms(hall, attic)))
-	must.Equal(t, "all are silenced", false, slices.ContainsFunc(a.incidents(t, ""), func(i shownIncident) bool { return !i.Silenced }))
+	must.Equal(t, "all are silenced", false,
+		slices.ContainsFunc(a.incidents(t, ""), func(i shownIncident) bool { return !i.Silenced }))
 	// What a window silences already needs no second confirmation.
-	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall), `,"comment":"Filters"`)).is(t, http.StatusOK)
+	a.call(t, a.token, "PUT", path, of(rooms(attic, hall), `,"comment":"Filters"`)).is(t, http.StatusOK)
 }
 
 // TestMaintenanceIsOnItsClocks gives times without an offset: they are on the clocks of the zone beside. Contract 1.1.
@@ -504,10 +509,10 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 			Until     string
 		}
 		body := fmt.Sprintf(`{"duration_s":60,"room_ids":[%d],%s}`, room, fields)
-		must.Equal(t, fields, window{want[0], want[1]}, get[window](t, a, http.MethodPost, "/api/v1/maintenance", body))
+		must.Equal(t, fields, window{want[0], want[1]}, get[window](t, a, "POST", "/api/v1/maintenance", body))
 	}
 	const skipped = `{"duration_s":60,"room_ids":[%d],"start_time":"2093-03-29T02:30:00","time_zone":"Europe/Zurich","weekdays":[0]}`
-	a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(skipped, room)).
+	a.call(t, a.token, "POST", "/api/v1/maintenance", fmt.Sprintf(skipped, room)).
 		says(t, http.StatusBadRequest, "start_time: must be a time that the clocks of time_zone do not skip")
 }
 
@@ -531,7 +536,7 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	ruleOfAll, ruleOfRoom, ruleOfN1, ruleOfN2 := rule(""), rule(inRoom), rule(`,"sensor_id":"n1"`), rule(`,"sensor_id":"n2"`)
 	others := window(other, rooms(other.room(t, "Hall")))
 	left := func(a *testCustomer) (ids []string) {
-		for _, w := range get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/maintenance", "") {
+		for _, w := range get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/maintenance", "") {
 			ids = append(ids, fmt.Sprint("maintenance:", w.ID))
 		}
 		return ids
@@ -546,9 +551,9 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 			[]string{both}},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
-		a.call(t, a.token, http.MethodDelete, c.path, "").is(t, http.StatusNoContent)
+		a.call(t, a.token, "DELETE", c.path, "").is(t, http.StatusNoContent)
 		var logged []string
-		for _, entry := range get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "") {
+		for _, entry := range get[[]loggedEntry](t, a, "GET", "/api/v1/audit", "") {
 			kind, _, _ := strings.Cut(entry.Subject, ":")
 			if value := map[string]string{"maintenance": "duration_s", "rule": "limit"}[kind]; entry.Before[value] == 60.0 {
 				if entry.After != nil {
@@ -562,7 +567,7 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		must.Equal(t, c.path+": left", c.left, left(a))
 	}
 	a.heldSensor(t, "n1", "n2")
-	if rules := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
+	if rules := get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
 		t.Errorf("rules left: %v", rules)
 	}
 	must.Equal(t, "made again", []string{both}, left(a))

@@ -46,7 +46,7 @@ func TestHostileBodies(t *testing.T) {
 		"form":                    {form, "email=a@example.com"},
 	} {
 		header := map[string]string{"Content-Type": test.kind}
-		got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", test.body, header)
+		got := answer(t, handler, "POST", "/api/v1/customers/register", test.body, header)
 		if got.status != http.StatusBadRequest || !detail.Match(got.body) {
 			t.Errorf("%s: %d %.200s", name, got.status, got.body)
 		}
@@ -64,7 +64,7 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 	handler := bareHandler(t, logging.Discard())
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", bomb.String(),
+	got := answer(t, handler, "POST", "/api/v1/customers/register", bomb.String(),
 		map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"})
 	runtime.ReadMemStats(&after)
 	got.is(t, http.StatusBadRequest)
@@ -81,15 +81,15 @@ func TestSecurityHeaders(t *testing.T) {
 		token, method, path, body string
 		status                    int
 	}{
-		{a.token, http.MethodGet, "/api/v1/alerts/active", "", 200},
-		{"", http.MethodGet, "/api/v1/alerts/active", "", 401},
-		{a.token, http.MethodGet, "/api/v1/server_rooms/room/999", "", 404},
-		{"", http.MethodGet, "/nothing", "", 404},
-		{a.token, http.MethodPost, "/api/v1/server_rooms/new_room", "{", 400},
-		{"", http.MethodPut, "/health", "", 405},
-		{"", http.MethodGet, "/docs", "", 200},
-		{"", http.MethodGet, "/openapi.json", "", 200},
-		{a.token, http.MethodGet, "/api/v1/data/historical/none?start_time=2026-01-01&end_time=2026-01-02&format=csv", "", 404},
+		{a.token, "GET", "/api/v1/alerts/active", "", 200},
+		{"", "GET", "/api/v1/alerts/active", "", 401},
+		{a.token, "GET", "/api/v1/server_rooms/room/999", "", 404},
+		{"", "GET", "/nothing", "", 404},
+		{a.token, "POST", "/api/v1/server_rooms/new_room", "{", 400},
+		{"", "PUT", "/health", "", 405},
+		{"", "GET", "/docs", "", 200},
+		{"", "GET", "/openapi.json", "", 200},
+		{a.token, "GET", "/api/v1/data/historical/none?start_time=2026-01-01&end_time=2026-01-02&format=csv", "", 404},
 	} {
 		got := s.send(t, test.token, test.method, test.path, test.body, map[string]string{"Origin": "https://evil.example"}).is(t, test.status)
 		want := map[string]string{"X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "", "Server": "", "X-Powered-By": ""}
@@ -116,16 +116,16 @@ func TestInjection(t *testing.T) {
 				t.Errorf("%q: %s: %d %s", evil, got.request, got.status, got.body)
 			}
 		}
-		refused(s.call(t, a.token, http.MethodGet, path, ""), 404, 400)
-		refused(s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)), 401, 400)
-		got := s.call(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, evil))
+		refused(s.call(t, a.token, "GET", path, ""), 404, 400)
+		refused(s.call(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)), 401, 400)
+		got := s.call(t, a.token, "POST", "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, evil))
 		if strings.Contains(evil, "\x00") {
 			got.is(t, 400)
 			continue
 		}
 		got.has(t, 201, fmt.Sprintf(`"name":%q`, evil))
 	}
-	s.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").is(t, 200)
+	s.call(t, a.token, "GET", fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").is(t, 200)
 }
 
 // TestNobodySetsWhatIsNotTheirs sends fields that no operation offers, and the ids of others: they change nothing.
@@ -133,16 +133,16 @@ func TestNobodySetsWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
 	a, other := s.customer(t), s.customer(t)
-	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), fmt.Sprintf(
+	s.call(t, a.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), fmt.Sprintf(
 		`{"username":"renamed1","id":%d,"customer_id":%d,"password_hash":"x","tokens_valid_after":"2099-01-01"}`, other.id, other.id)).
 		has(t, 200, fmt.Sprintf(`"id":%d`, a.id))
 	a.login(t) // with the password as it was
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Mine","id":1}`)
 	a.create(t, "/api/v1/sensors/new_sensor",
 		fmt.Sprintf(`{"id":"mine-1","name":"n","type":"t","room_id":%d,"customer_id":%d,"signed_from":"1970-01-01"}`, room, other.id))
-	s.call(t, other.token, http.MethodGet, "/api/v1/sensors/sensor/mine-1", "").is(t, 404)
+	s.call(t, other.token, "GET", "/api/v1/sensors/sensor/mine-1", "").is(t, 404)
 	alert := s.alert(t, "mine-1", s.now(), 60)
-	s.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), `{"acknowledged":false,"customer_id":1}`).has(t, 200, `"acknowledged":true`)
+	s.call(t, a.token, "POST", fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), `{"acknowledged":false,"customer_id":1}`).has(t, 200, `"acknowledged":true`)
 }
 
 // TestAPIKeyLife follows a key from its creation to its end over HTTP. Contract 12.1, 12.4, 10.12.
@@ -158,14 +158,14 @@ func TestAPIKeyLife(t *testing.T) {
 		s.alert(t, id, s.now(), 60)
 		s.judge(t, id, s.now(), 60)
 	}
-	get := func(key testKey, path string) reply { return s.call(t, key.text, http.MethodGet, path, "") }
+	get := func(key testKey, path string) reply { return s.call(t, key.text, "GET", path, "") }
 
 	// What it is when it is made; the text is nowhere else.
-	created := s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", fmt.Sprintf(`{"name":"Grafana","scope":"read","room_ids":[%d,%d],"expires_at":"2090-01-01"}`, hall, hall))
+	created := s.call(t, a.token, "POST", "/api/v1/api-keys", fmt.Sprintf(`{"name":"Grafana","scope":"read","room_ids":[%d,%d],"expires_at":"2090-01-01"}`, hall, hall))
 	created.has(t, 201, `"name":"Grafana"`, `"prefix":"cold_`, `"scope":"read"`, fmt.Sprintf(`"room_ids":[%d]`, hall),
 		`"expires_at":"2090-01-01T00:00:00Z"`, `"key":"cold_`)
 	all, limited := a.key(t, `"scope":"write"`), a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, hall))
-	s.call(t, a.token, http.MethodGet, "/api/v1/api-keys", "").has(t, 200, `"last_used_at":null`).lacks(t, `"key"`, all.text)
+	s.call(t, a.token, "GET", "/api/v1/api-keys", "").has(t, 200, `"last_used_at":null`).lacks(t, `"key"`, all.text)
 	for body, detail := range map[string]string{
 		`{"name":"x","scope":"all"}`:                                                  "scope: expected value to be one of ",
 		`{"name":"x","scope":"read","room_ids":[]}`:                                   "room_ids: expected array length >= 1",
@@ -178,7 +178,7 @@ func TestAPIKeyLife(t *testing.T) {
 		`{"name":"x","scope":"read","room_ids":[` + strings.Repeat("1,", 100) + `1]}`: "room_ids: expected array length <= 100",
 	} {
 		status := map[bool]int{true: 404, false: 400}[detail == "Room not found"]
-		s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", body).has(t, status, detail)
+		s.call(t, a.token, "POST", "/api/v1/api-keys", body).has(t, status, detail)
 	}
 
 	// A key for all rooms knows all, one for a room that room.
@@ -191,35 +191,35 @@ func TestAPIKeyLife(t *testing.T) {
 	get(limited, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id)).has(t, 200, "Hall").lacks(t, "Lab")
 	get(limited, "/api/v1/data/latest/hall-1").is(t, 200)
 	get(limited, "/api/v1/data/latest/lab-1").says(t, 404, "Sensor not found")
-	s.call(t, limited.text, http.MethodPost, "/api/v1/data/multi-sensor", `{"node_ids":["hall-1","lab-1"]}`).lacks(t, "lab-1")
+	s.call(t, limited.text, "POST", "/api/v1/data/multi-sensor", `{"node_ids":["hall-1","lab-1"]}`).lacks(t, "lab-1")
 	// It can move no sensor out of its rooms, and none into them.
 	for id, room := range map[string]int64{"hall-1": lab, "lab-1": hall} {
-		s.call(t, limited.text, http.MethodPut, "/api/v1/sensors/update_sensor/"+id, fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, room)).is(t, 404)
+		s.call(t, limited.text, "PUT", "/api/v1/sensors/update_sensor/"+id, fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, room)).is(t, 404)
 	}
 	// It can make and delete none: ids are one for all rooms, and a sensor that is made again has its past.
 	for _, id := range []string{"new-1", "lab-1"} {
-		s.call(t, limited.text, http.MethodPost, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"x","type":"y","room_id":%d}`, id, hall)).says(t, 403, "This needs an API key for all rooms")
+		s.call(t, limited.text, "POST", "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"x","type":"y","room_id":%d}`, id, hall)).says(t, 403, "This needs an API key for all rooms")
 	}
 	for _, path := range []string{"/api/v1/sensors/delete_sensor/hall-1", fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", hall)} {
-		s.call(t, limited.text, http.MethodDelete, path, "").says(t, 403, "This needs an API key for all rooms")
+		s.call(t, limited.text, "DELETE", path, "").says(t, 403, "This needs an API key for all rooms")
 	}
-	s.call(t, limited.text, http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Hall"}`).is(t, 200)
+	s.call(t, limited.text, "PUT", fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Hall"}`).is(t, 200)
 	hot := a.incidents(t, fmt.Sprintf("?room_id=%d", hall))[0].ID
-	s.call(t, limited.text, http.MethodPost, fmt.Sprintf("%s%d/actions", incidentsPath, hot), `{"action":"take"}`).has(t, 200, `"taken_by":"API key A program"`)
-	s.call(t, all.text, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":"2093-03-01","duration_s":60,"room_ids":[%d],"confirm":true}`, lab)).has(t, 201, `"created_by":"API key A program"`)
+	s.call(t, limited.text, "POST", fmt.Sprintf("%s%d/actions", incidentsPath, hot), `{"action":"take"}`).has(t, 200, `"taken_by":"API key A program"`)
+	s.call(t, all.text, "POST", "/api/v1/maintenance", fmt.Sprintf(`{"start_time":"2093-03-01","duration_s":60,"room_ids":[%d],"confirm":true}`, lab)).has(t, 201, `"created_by":"API key A program"`)
 	// What it changed is under its own name in the log, and when it was used in the list.
 	must.Equal(t, "actor", fmt.Sprintf("key:%d", limited.id), scalar[string](t, s, `SELECT actor FROM audit_log WHERE operation = 'actOnIncident'`))
 	must.Eventually(t, "uses are noted", func() bool {
-		return strings.Count(string(s.call(t, a.token, http.MethodGet, "/api/v1/api-keys", "").body), `"last_used_at":null`) == 1
+		return strings.Count(string(s.call(t, a.token, "GET", "/api/v1/api-keys", "").body), `"last_used_at":null`) == 1
 	})
 
 	// A new password ends no key; revocation does.
-	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"N3wPassword"}`).is(t, 200)
+	s.call(t, a.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"N3wPassword"}`).is(t, 200)
 	get(all, "/api/v1/overview").is(t, 200)
 	a.password = "N3wPassword"
 	a.login(t)
 	for _, want := range []int{204, 404} {
-		s.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/api-keys/%d", all.id), "").is(t, want)
+		s.call(t, a.token, "DELETE", fmt.Sprintf("/api/v1/api-keys/%d", all.id), "").is(t, want)
 	}
 	get(all, "/api/v1/overview").says(t, 401, "Could not validate credentials")
 	get(limited, "/api/v1/overview").is(t, 200)
@@ -228,7 +228,7 @@ func TestAPIKeyLife(t *testing.T) {
 	for range accounts.MaxAPIKeys - 2 {
 		a.key(t, `"scope":"read"`)
 	}
-	s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", `{"name":"x","scope":"read"}`).has(t, 400, "At most 100 API keys")
+	s.call(t, a.token, "POST", "/api/v1/api-keys", `{"name":"x","scope":"read"}`).has(t, 400, "At most 100 API keys")
 
 	// It ends with its customer.
 	s.execute(t, `DELETE FROM customers WHERE id = $1`, a.id)
@@ -257,7 +257,7 @@ func TestRestoredBackupOpensNoAccount(t *testing.T) {
 		ALTER TABLE customers ALTER id RESTART WITH %d; ALTER TABLE persons ALTER id RESTART WITH %d`, lost.id, lost.person)))(t)
 	next := s.customer(t)
 	must.Equal(t, "ids of the next account", []int64{lost.id, lost.person}, []int64{next.id, next.person})
-	s.call(t, lost.token, http.MethodGet, "/api/v1/alerts/active", "").is(t, http.StatusUnauthorized)
+	s.call(t, lost.token, "GET", "/api/v1/alerts/active", "").is(t, http.StatusUnauthorized)
 }
 
 // TestPasswordChangeRevokes shows that tokens issued before a password change stop at once and those of a login right
@@ -268,7 +268,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	changer, other := s.customer(t), s.customer(t)
 	works := func(what, token string, want bool) {
 		t.Helper()
-		got := s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status
+		got := s.call(t, token, "GET", "/api/v1/alerts/active", "").status
 		must.Equal(t, what+" works", want, got == http.StatusOK)
 	}
 	minted := signedToken(t, decimal(changer.id), changer.person, s.generation(t, changer))
@@ -277,20 +277,20 @@ func TestPasswordChangeRevokes(t *testing.T) {
 		old := changer.token
 		works("a fresh token", old, true)
 		changer.password = fmt.Sprintf("Passw0rd%d", round)
-		s.call(t, old, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", changer.id), fmt.Sprintf(`{"password":%q}`, changer.password)).
+		s.call(t, old, "PATCH", fmt.Sprintf("/api/v1/customers/%d", changer.id), fmt.Sprintf(`{"password":%q}`, changer.password)).
 			is(t, http.StatusOK).lacks(t, "assw")
 		works("a token from before the change", old, false)
 		changer.login(t)
 	}
 	works("a token minted before the change", minted, false)
-	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, changer.email)).is(t, 401)
+	s.call(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, changer.email)).is(t, 401)
 	present := s.generation(t, other)
 	works("a token of nobody", signedToken(t, decimal(other.id), 999999, present), false)
 	works("a token of another account", signedToken(t, decimal(changer.id), other.person, present), false)
 	works("a token without a person", signedToken(t, decimal(other.id), 0, present), false)
 	works("another customer's token", other.token, true)
 	// A change of anything else revokes nothing.
-	s.call(t, changer.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", changer.id), `{"username":"renamed"}`).is(t, 200)
+	s.call(t, changer.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", changer.id), `{"username":"renamed"}`).is(t, 200)
 	works("a token after a new user name", changer.token, true)
 }
 
@@ -301,7 +301,7 @@ func TestLoginTime(t *testing.T) {
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordCost = 10 })
 	login := func(email string) time.Duration {
 		began := time.Now()
-		s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Wr0ngpass"}`, email)).is(t, 401)
+		s.call(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Wr0ngpass"}`, email)).is(t, 401)
 		return time.Since(began)
 	}
 	// The least of many tries is what the computation takes; on a busy machine it
@@ -343,9 +343,9 @@ func TestRevokedWhileItWaits(t *testing.T) {
 			token, revoke = key.text, fmt.Sprintf("/api/v1/api-keys/%d", key.id)
 		}
 		answer := make(chan reply, 1)
-		go func() { answer <- s.call(t, token, http.MethodGet, changesPath+"?wait_s=30&after=0", "") }()
+		go func() { answer <- s.call(t, token, "GET", changesPath+"?wait_s=30&after=0", "") }()
 		must.Eventually(t, "the listener, which runs while somebody waits", func() bool { return s.listens(t) })
-		must.Equal(t, by+" is revoked", 2, s.call(t, owner.token, http.MethodDelete, revoke, "").status/100)
+		must.Equal(t, by+" is revoked", 2, s.call(t, owner.token, "DELETE", revoke, "").status/100)
 		s.judge(t, "n1", s.now(), 60)
 		(<-answer).is(t, 401)
 	}
@@ -360,22 +360,22 @@ func TestRevokedWhileTheBodyComes(t *testing.T) {
 	key := owner.key(t, `"scope":"write"`)
 	profile, person := fmt.Sprintf("/api/v1/customers/%d", owner.id), func(p *testCustomer) string { return fmt.Sprintf("/api/v1/persons/%d", p.person) }
 	newPassword := func(p *testCustomer) {
-		s.call(t, p.token, http.MethodPatch, profile, `{"password":"NewPassw0rd"}`).is(t, 200)
+		s.call(t, p.token, "PATCH", profile, `{"password":"NewPassw0rd"}`).is(t, 200)
 	}
 	for name, c := range map[string]struct {
 		method, path, body, token string // the person's own where there is none
 		revoke                    func(p *testCustomer)
 	}{
-		"new password, new key":        {http.MethodPost, "/api/v1/api-keys", `{"name":"x","scope":"write"}`, "", newPassword},
-		"new password, newer password": {http.MethodPatch, profile, `{"password":"Th1efsOwn","email":"thief@example.com"}`, "", newPassword},
-		"another role": {http.MethodPost, "/api/v1/invitations", `{"email":"friend@example.com","role":"admin"}`, "", func(p *testCustomer) {
-			owner.call(t, owner.token, http.MethodPatch, person(p), `{"role":"viewer"}`).is(t, 200)
+		"new password, new key":        {"POST", "/api/v1/api-keys", `{"name":"x","scope":"write"}`, "", newPassword},
+		"new password, newer password": {"PATCH", profile, `{"password":"Th1efsOwn","email":"thief@example.com"}`, "", newPassword},
+		"another role": {"POST", "/api/v1/invitations", `{"email":"friend@example.com","role":"admin"}`, "", func(p *testCustomer) {
+			owner.call(t, owner.token, "PATCH", person(p), `{"role":"viewer"}`).is(t, 200)
 		}},
-		"removed": {http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), `{"name":"Mine"}`, "", func(p *testCustomer) {
-			owner.call(t, owner.token, http.MethodDelete, person(p), "").is(t, 200)
+		"removed": {"PUT", fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), `{"name":"Mine"}`, "", func(p *testCustomer) {
+			owner.call(t, owner.token, "DELETE", person(p), "").is(t, 200)
 		}},
-		"key": {http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Mine"}`, key.text, func(*testCustomer) {
-			owner.call(t, owner.token, http.MethodDelete, fmt.Sprintf("/api/v1/api-keys/%d", key.id), "").is(t, 204)
+		"key": {"POST", "/api/v1/server_rooms/new_room", `{"name":"Mine"}`, key.text, func(*testCustomer) {
+			owner.call(t, owner.token, "DELETE", fmt.Sprintf("/api/v1/api-keys/%d", key.id), "").is(t, 204)
 		}},
 	} {
 		p := owner.with(t, "admin")
@@ -411,7 +411,7 @@ func TestChangesOfOneAccountKeepNobodyOut(t *testing.T) {
 	var changes sync.WaitGroup
 	for range 30 {
 		changes.Go(func() {
-			busy.call(t, busy.token, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`).is(t, 201)
+			busy.call(t, busy.token, "POST", "/api/v1/server_rooms/new_room", `{"name":"Hall"}`).is(t, 201)
 		})
 	}
 	must.Eventually(t, "changes wait for the lock", func() bool {
@@ -421,7 +421,7 @@ func TestChangesOfOneAccountKeepNobodyOut(t *testing.T) {
 		return waiting >= max(1, int(s.pool.Config().MaxConns)/2)
 	})
 	for range 5 {
-		other.call(t, other.token, http.MethodGet, "/api/v1/overview", "").is(t, 200)
+		other.call(t, other.token, "GET", "/api/v1/overview", "").is(t, 200)
 	}
 	must.Get(lock.Exec(ctx, `SELECT pg_advisory_unlock_all()`))(t)
 	changes.Wait()

@@ -204,7 +204,7 @@ func (s *testAPI) customer(tb testing.TB) *testCustomer {
 	tb.Helper()
 	n := s.accounts.Add(1)
 	a := &testCustomer{testAPI: s, email: fmt.Sprintf("customer%d@example.com", n), password: "Passw0rd"}
-	registered := s.call(tb, "", http.MethodPost, "/api/v1/customers/register",
+	registered := s.call(tb, "", "POST", "/api/v1/customers/register",
 		fmt.Sprintf(`{"email":%q,"username":"user%06d","password":%q}`, a.email, n, a.password))
 	a.id = idOf(tb, registered)
 	a.login(tb)
@@ -230,7 +230,7 @@ func newTestCustomer(tb testing.TB, change ...func(*Config)) (*testAPI, *testCus
 
 func (a *testCustomer) login(tb testing.TB) {
 	tb.Helper()
-	got := a.call(tb, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password))
+	got := a.call(tb, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password))
 	a.token = into[struct {
 		AccessToken string `json:"access_token"`
 	}](tb, got).AccessToken
@@ -242,7 +242,7 @@ func (a *testCustomer) login(tb testing.TB) {
 // create posts and returns the id of what was made.
 func (a *testCustomer) create(tb testing.TB, path, body string) int64 {
 	tb.Helper()
-	return idOf(tb, a.call(tb, a.token, http.MethodPost, path, body))
+	return idOf(tb, a.call(tb, a.token, "POST", path, body))
 }
 
 func (a *testCustomer) room(tb testing.TB, name string) int64 {
@@ -285,7 +285,7 @@ func (a *testCustomer) gateway(tb testing.TB, name string) *testGateway {
 	created := get[struct {
 		ID            string
 		EnrolmentCode string `json:"enrolment_code"`
-	}](tb, a, http.MethodPost, "/api/v1/gateways", fmt.Sprintf(`{"name":%q}`, name))
+	}](tb, a, "POST", "/api/v1/gateways", fmt.Sprintf(`{"name":%q}`, name))
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	must.Do(tb, err)
 	return &testGateway{owner: a, id: created.ID, code: created.EnrolmentCode, key: key, boot: rand.Text()}
@@ -300,7 +300,7 @@ func (g *testGateway) public() ed25519.PublicKey {
 func (g *testGateway) enrol(tb testing.TB, confirm bool) reply {
 	tb.Helper()
 	body := must.Get(json.Marshal(wire.EnrolRequest{Code: g.code, PublicKey: g.public(), Confirm: confirm}))(tb)
-	return g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/enrol", string(body))
+	return g.owner.call(tb, "", "POST", "/api/v1/gateways/enrol", string(body))
 }
 
 // enrolled is [testCustomer.gateway] with its key.
@@ -326,7 +326,7 @@ func (g *testGateway) signed(tb testing.TB, status wire.StatusRequest) string {
 
 func (g *testGateway) send(tb testing.TB, body string) reply {
 	tb.Helper()
-	return g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/status", body)
+	return g.owner.call(tb, "", "POST", "/api/v1/gateways/status", body)
 }
 
 func (g *testGateway) report(tb testing.TB, status wire.StatusRequest) reply {
@@ -354,7 +354,7 @@ func strictly[T any](tb testing.TB, got reply) (body T) {
 // listed is what the owner is shown of the gateway.
 func (g *testGateway) listed(tb testing.TB, fields ...string) []any {
 	tb.Helper()
-	all := get[[]map[string]any](tb, g.owner, http.MethodGet, "/api/v1/gateways", "")
+	all := get[[]map[string]any](tb, g.owner, "GET", "/api/v1/gateways", "")
 	values := make([]any, len(fields))
 	for i, field := range fields {
 		values[i] = all[slices.IndexFunc(all, func(one map[string]any) bool { return one["id"] == g.id })][field]

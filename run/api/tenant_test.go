@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -52,15 +51,15 @@ func TestTenantIsolation(t *testing.T) {
 	s.reading(t, "vault-1", now.Add(-time.Minute), 20, 40)
 	alert := s.alert(t, "vault-1", now, 60)
 	s.judge(t, "vault-1", now, 60)
-	hot := get[[]shownExcursion](t, victim, http.MethodGet, "/api/v1/excursions", "")[0]
+	hot := get[[]shownExcursion](t, victim, "GET", "/api/v1/excursions", "")[0]
 	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
-	drill := int64(get[startedDrill](t, victim, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"vault-1"}`, rule)).Drill.ID)
+	drill := int64(get[startedDrill](t, victim, "POST", "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"vault-1"}`, rule)).Drill.ID)
 	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2093-03-01","duration_s":60,"sensor_id":"vault-1","confirm":true}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
 
-	s.call(t, victim.key(t, `"scope":"watch"`).text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Vault","last_poll_age_s":1,"queue_age_s":0}`).is(t, 204)
-	watching := get[[]struct{ ID int64 }](t, victim, http.MethodGet, "/api/v1/watches", "")[0].ID
+	s.call(t, victim.key(t, `"scope":"watch"`).text, "POST", "/api/v1/watches/heartbeat", `{"name":"Vault","last_poll_age_s":1,"queue_age_s":0}`).is(t, 204)
+	watching := get[[]struct{ ID int64 }](t, victim, "GET", "/api/v1/watches", "")[0].ID
 
 	closet := victim.room(t, "Closet")
 	keys := testKeys{
@@ -250,11 +249,11 @@ func TestTenantIsolation(t *testing.T) {
 	intruder.sensors(t, own, "spade")
 	for _, to := range []int64{room, 999_999} {
 		move := fmt.Sprintf(`{"name":"Rack","type":"T","room_id":%d}`, to)
-		s.call(t, intruder.token, http.MethodPut, "/api/v1/sensors/update_sensor/spade", move).says(t, 404, "Room not found")
+		s.call(t, intruder.token, "PUT", "/api/v1/sensors/update_sensor/spade", move).says(t, 404, "Room not found")
 	}
-	s.call(t, intruder.token, http.MethodGet, "/api/v1/sensors/sensor/spade", "").has(t, 200, fmt.Sprintf(`"room_id":%d`, own))
+	s.call(t, intruder.token, "GET", "/api/v1/sensors/sensor/spade", "").has(t, 200, fmt.Sprintf(`"room_id":%d`, own))
 	for _, path := range []string{"/api/v1/overview", "/api/v1/metrics", "/api/v1/audit", "/api/v1/persons"} {
-		s.call(t, intruder.token, http.MethodGet, path, "").lacks(t, "vault", "Vault")
+		s.call(t, intruder.token, "GET", path, "").lacks(t, "vault", "Vault")
 	}
 
 	// After all of it the victim has everything as it was.
@@ -276,7 +275,7 @@ func TestTenantIsolation(t *testing.T) {
 		"/api/v1/gateways/nodes":                                     `"vault-2"`,
 		"/api/v1/watches":                                            `"name":"Vault"`,
 	} {
-		s.call(t, victim.token, http.MethodGet, path, "").has(t, 200, want)
+		s.call(t, victim.token, "GET", path, "").has(t, 200, want)
 	}
 
 	// Who may, may: last, because it changes things. What is absent stands for what would end the account's own.
@@ -307,7 +306,7 @@ type testKey struct {
 
 func (a *testCustomer) key(tb testing.TB, fields string) testKey {
 	tb.Helper()
-	got := a.call(tb, a.token, http.MethodPost, "/api/v1/api-keys", `{"name":"A program",`+fields+`}`)
+	got := a.call(tb, a.token, "POST", "/api/v1/api-keys", `{"name":"A program",`+fields+`}`)
 	return testKey{id: idOf(tb, got), text: into[struct{ Key string }](tb, got).Key}
 }
 
@@ -379,16 +378,16 @@ func TestNewOwner(t *testing.T) {
 	old, owner := s.customer(t), s.customer(t)
 	old.heldSensor(t, "handed-on")
 	s.reading(t, "handed-on", s.now().Add(-time.Hour), 11, 40)
-	s.call(t, old.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/handed-on", "").is(t, 204)
+	s.call(t, old.token, "DELETE", "/api/v1/sensors/delete_sensor/handed-on", "").is(t, 204)
 	owner.heldSensor(t, "handed-on")
 	const history = "/api/v1/data/historical/handed-on?start_time=2020-01-01&end_time=2090-01-01"
 	ways := []struct{ method, path, body string }{
-		{http.MethodGet, "/api/v1/data/latest/handed-on", ""},
-		{http.MethodPost, "/api/v1/data/multi-sensor", `{"node_ids":["handed-on"]}`},
-		{http.MethodGet, history, ""},
-		{http.MethodGet, history + "&max_points=5", ""},
-		{http.MethodGet, history + "&format=csv", ""},
-		{http.MethodGet, "/api/v1/data/stats/handed-on", ""},
+		{"GET", "/api/v1/data/latest/handed-on", ""},
+		{"POST", "/api/v1/data/multi-sensor", `{"node_ids":["handed-on"]}`},
+		{"GET", history, ""},
+		{"GET", history + "&max_points=5", ""},
+		{"GET", history + "&format=csv", ""},
+		{"GET", "/api/v1/data/stats/handed-on", ""},
 	}
 	for _, way := range ways {
 		s.call(t, owner.token, way.method, way.path, way.body).lacks(t, `:11`, ",11,", `"count":1`)
@@ -397,7 +396,7 @@ func TestNewOwner(t *testing.T) {
 	for _, way := range ways[:5] {
 		s.call(t, owner.token, way.method, way.path, way.body).has(t, 200, "33")
 	}
-	s.call(t, old.token, http.MethodGet, "/api/v1/data/latest/handed-on", "").is(t, 404)
+	s.call(t, old.token, "GET", "/api/v1/data/latest/handed-on", "").is(t, 404)
 }
 
 const (
@@ -408,7 +407,7 @@ const (
 // invite invites a person.
 func (a *testCustomer) invite(tb testing.TB, email, role string) reply {
 	tb.Helper()
-	return a.call(tb, a.token, http.MethodPost, "/api/v1/invitations", fmt.Sprintf(`{"email":%q,"role":%q}`, email, role))
+	return a.call(tb, a.token, "POST", "/api/v1/invitations", fmt.Sprintf(`{"email":%q,"role":%q}`, email, role))
 }
 
 // codeOf returns the code of an invitation.
@@ -432,7 +431,7 @@ func TestInvitation(t *testing.T) {
 		if body == "" {
 			body = accepting(code)
 		}
-		s.call(t, "", http.MethodPost, acceptPath, body).has(t, want, part)
+		s.call(t, "", "POST", acceptPath, body).has(t, want, part)
 	}
 	const gone = "Invitation is unknown, used, or has expired"
 	stolen := codeOf(t, admin.invite(t, "ana@example.com", "operator"))
@@ -444,7 +443,7 @@ func TestInvitation(t *testing.T) {
 	var crowd sync.WaitGroup
 	for range 7 {
 		crowd.Go(func() {
-			if got := s.call(t, "", http.MethodPost, acceptPath, accepting(stolen)); got.status == 200 {
+			if got := s.call(t, "", "POST", acceptPath, accepting(stolen)); got.status == 200 {
 				joined.Add(1)
 			} else if got.status != 404 {
 				t.Errorf("%d %s", got.status, got.body)
@@ -458,17 +457,17 @@ func TestInvitation(t *testing.T) {
 	ana.login(t)
 	must.Equal(t, "persons whose token the version before takes for the account's", 0,
 		s.count(t, `SELECT count(*) FROM persons p JOIN customers c ON c.id = p.customer_id WHERE p.email = 'ana@example.com' AND p.generation = c.generation`))
-	s.call(t, ana.token, http.MethodGet, "/api/v1/persons", "").has(t, 200, `"name":"Ana","email":"ana@example.com","role":"operator","self":true`)
-	s.call(t, ana.token, http.MethodPost, fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").has(t, 200, `"email":"ana@example.com","username":"user000001"`)
-	s.call(t, ana.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"stolen"}`).says(t, 403, "username: This needs the role owner")
+	s.call(t, ana.token, "GET", "/api/v1/persons", "").has(t, 200, `"name":"Ana","email":"ana@example.com","role":"operator","self":true`)
+	s.call(t, ana.token, "POST", fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").has(t, 200, `"email":"ana@example.com","username":"user000001"`)
+	s.call(t, ana.token, "PATCH", fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"stolen"}`).says(t, 403, "username: This needs the role owner")
 
 	admin.invite(t, "Ana@Example.com", "viewer").says(t, 400, "Email already registered")
 	admin.invite(t, "b@example.com", "owner").says(t, 403, "This needs the role owner")
 	admin.invite(t, "b@example.com", "root").is(t, 400)
 	ofOwner := a.invite(t, "b@example.com", "owner")
 	path := fmt.Sprintf("/api/v1/invitations/%d", idOf(t, ofOwner))
-	s.call(t, admin.token, http.MethodDelete, path, "").says(t, 403, "This needs the role owner")
-	s.call(t, a.token, http.MethodDelete, path, "").is(t, 204)
+	s.call(t, admin.token, "DELETE", path, "").says(t, 403, "This needs the role owner")
+	s.call(t, a.token, "DELETE", path, "").is(t, 204)
 	open(codeOf(t, ofOwner), "", 404, gone)
 	late := codeOf(t, admin.invite(t, "c@example.com", "viewer"))
 	s.execute(t, `UPDATE invitations SET expires_at = now()`)
@@ -477,9 +476,9 @@ func TestInvitation(t *testing.T) {
 	s.execute(t, `UPDATE persons SET email = 'd@example.com' WHERE id = $1`, ana.person)
 	open(taken, "", 400, "Email already registered")
 	demoted := codeOf(t, admin.invite(t, "e@example.com", "admin"))
-	s.call(t, a.token, http.MethodPatch, personsPath+decimal(admin.person), `{"role":"admin"}`).is(t, 200) // as before
+	s.call(t, a.token, "PATCH", personsPath+decimal(admin.person), `{"role":"admin"}`).is(t, 200) // as before
 	open(demoted, fmt.Sprintf(`{"code":%q}`, demoted), 200, `"accepted":false`)
-	s.call(t, a.token, http.MethodPatch, personsPath+decimal(admin.person), `{"role":"viewer"}`).is(t, 200)
+	s.call(t, a.token, "PATCH", personsPath+decimal(admin.person), `{"role":"viewer"}`).is(t, 200)
 	open(demoted, "", 404, gone)
 }
 
@@ -492,9 +491,9 @@ func TestHolderIsRenamedWithTheAccount(t *testing.T) {
 	a.heldSensor(t, "hot-1")
 	s.judge(t, "hot-1", s.now(), 60)
 	a.act(t, a.incidents(t, "?state=open")[0].ID, `"action":"take"`)
-	s.call(t, other.token, http.MethodPatch, "/api/v1/customers/"+decimal(a.id), `{"username":"renamed"}`).is(t, 200)
+	s.call(t, other.token, "PATCH", "/api/v1/customers/"+decimal(a.id), `{"username":"renamed"}`).is(t, 200)
 	must.Equal(t, "who has it", "renamed", other.incidents(t, "?state=taken")[0].TakenBy)
-	s.call(t, other.token, http.MethodDelete, personsPath+decimal(a.person), "").is(t, 200)
+	s.call(t, other.token, "DELETE", personsPath+decimal(a.person), "").is(t, 200)
 	must.Equal(t, "what a removed person had", 1, len(other.incidents(t, "?state=open")))
 }
 
@@ -507,7 +506,7 @@ func TestPersons(t *testing.T) {
 	other := a.with(t, "owner")
 	works := func(p *testCustomer) (all []int) {
 		for _, instance := range []*testAPI{s, second} {
-			all = append(all, instance.call(t, p.token, http.MethodGet, "/api/v1/persons", "").status)
+			all = append(all, instance.call(t, p.token, "GET", "/api/v1/persons", "").status)
 		}
 		return all
 	}
@@ -515,7 +514,7 @@ func TestPersons(t *testing.T) {
 	var crowd sync.WaitGroup
 	for who, whom := range map[*testCustomer]*testCustomer{a: other, other: a} {
 		crowd.Go(func() {
-			s.call(t, who.token, http.MethodPatch, personsPath+decimal(whom.person), `{"role":"admin"}`)
+			s.call(t, who.token, "PATCH", personsPath+decimal(whom.person), `{"role":"admin"}`)
 		})
 	}
 	crowd.Wait()
@@ -524,21 +523,21 @@ func TestPersons(t *testing.T) {
 	}
 	must.Equal(t, "an owner", []int{200, 200}, works(a))
 	must.Equal(t, "the token of a changed role", []int{401, 401}, works(other))
-	for method, body := range map[string]string{http.MethodPatch: `{"role":"viewer"}`, http.MethodDelete: ""} {
+	for method, body := range map[string]string{"PATCH": `{"role":"viewer"}`, "DELETE": ""} {
 		s.call(t, a.token, method, personsPath+decimal(a.person), body).says(t, 409, "The account needs an owner; make somebody else one first")
 	}
 	other.login(t)
 	key := other.key(t, `"scope":"read"`)
 	for role, left := range map[string]string{"operator": fmt.Sprintf(`{"id":%d,`, key.id), "admin": "]"} {
-		s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, role)).has(t, 200, `"api_keys":[`+left)
+		s.call(t, a.token, "PATCH", personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, role)).has(t, 200, `"api_keys":[`+left)
 	}
-	s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), `{"role":"admin"}`).is(t, 200)
+	s.call(t, a.token, "PATCH", personsPath+decimal(other.person), `{"role":"admin"}`).is(t, 200)
 	other.login(t)
 	waiting := other.gateway(t, "Demoted")
 	for _, role := range []string{"owner", "operator", "admin"} {
-		s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, role)).is(t, 200)
+		s.call(t, a.token, "PATCH", personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, role)).is(t, 200)
 		status := map[bool]int{true: 200, false: 404}[role == "owner"]
-		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, status)
+		s.call(t, "", "POST", "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, status)
 	}
 	other.login(t)
 	a.heldSensor(t, "hot-1")
@@ -550,30 +549,30 @@ func TestPersons(t *testing.T) {
 	}
 	other.act(t, hot, `"action":"take"`)
 	for _, c := range [][2]string{{"operator", "taken taken"}, {"viewer", "open given_back"}, {"admin", "open given_back"}} {
-		s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, c[0])).is(t, 200)
+		s.call(t, a.token, "PATCH", personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, c[0])).is(t, 200)
 		must.Equal(t, "what somebody has who becomes "+c[0], c[1], last())
 	}
 	other.login(t)
 	other.act(t, hot, `"action":"take"`)
-	s.call(t, other.token, http.MethodPatch, "/api/v1/customers/"+decimal(a.id), `{"name":"Ana Renamed"}`).is(t, 200)
+	s.call(t, other.token, "PATCH", "/api/v1/customers/"+decimal(a.id), `{"name":"Ana Renamed"}`).is(t, 200)
 	must.Equal(t, "who has it", "Ana Renamed", a.incidents(t, "?state=taken")[0].TakenBy)
 	waiting = other.gateway(t, "Waiting")
 	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
-	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))
+	s.call(t, a.token, "DELETE", personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))
 	must.Equal(t, "the token of a removed person", []int{401, 401}, works(other))
 	must.Equal(t, "what a removed person had", "open given_back", last())
 	watch := a.key(t, `"scope":"watch"`)
-	s.call(t, watch.text, http.MethodPost, incidentsPath+decimal(hot)+"/actions", `{"action":"take"}`).is(t, 200)
+	s.call(t, watch.text, "POST", incidentsPath+decimal(hot)+"/actions", `{"action":"take"}`).is(t, 200)
 	must.Equal(t, "what a key has", "taken taken", last())
-	s.call(t, a.token, http.MethodDelete, "/api/v1/api-keys/"+decimal(watch.id), "").is(t, 204)
+	s.call(t, a.token, "DELETE", "/api/v1/api-keys/"+decimal(watch.id), "").is(t, 204)
 	must.Equal(t, "what a revoked key had", "open given_back", last())
-	s.call(t, "", http.MethodPost, acceptPath, accepting(code)).is(t, 404)
-	s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, 404)
-	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, other.email)).is(t, 401)
-	s.call(t, key.text, http.MethodGet, "/api/v1/audit", "").has(t, 200, `"actor_name":"owner of user`)
+	s.call(t, "", "POST", acceptPath, accepting(code)).is(t, 404)
+	s.call(t, "", "POST", "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, 404)
+	s.call(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, other.email)).is(t, 401)
+	s.call(t, key.text, "GET", "/api/v1/audit", "").has(t, 200, `"actor_name":"owner of user`)
 
 	s.execute(t, `INSERT INTO persons (customer_id, name, email, password_hash, role)
 		SELECT $1, 'Person ' || i, 'p' || i || '@example.com', 'x', 'viewer' FROM generate_series(2, 200) i`, a.id)
 	a.invite(t, "one@toomany.com", "viewer").says(t, 400, "At most 200 persons, open invitations included")
-	must.Equal(t, "persons", 200, strings.Count(string(s.call(t, a.token, http.MethodGet, "/api/v1/persons", "").body), `"email"`))
+	must.Equal(t, "persons", 200, strings.Count(string(s.call(t, a.token, "GET", "/api/v1/persons", "").body), `"email"`))
 }

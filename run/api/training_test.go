@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"sync"
 	"testing"
@@ -32,7 +31,7 @@ func newLearningCustomer(t *testing.T, to *published[wire.Retraining], validated
 // runs are the ids of the account's training runs.
 func (a *testCustomer) runs(t *testing.T) (ids []int64) {
 	t.Helper()
-	for _, run := range get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/ml/retraining/history", "") {
+	for _, run := range get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/ml/retraining/history", "") {
 		ids = append(ids, run.ID)
 	}
 	return ids
@@ -40,7 +39,7 @@ func (a *testCustomer) runs(t *testing.T) (ids []int64) {
 
 func (a *testCustomer) validate(t *testing.T, id int64) {
 	t.Helper()
-	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`).is(t, 200)
+	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`).is(t, 200)
 }
 
 // TestHundredthValidation lets the last validations come at once: one run
@@ -61,7 +60,7 @@ func TestHundredthValidation(t *testing.T) {
 		t.Fatalf("requests %+v, want one", got)
 	}
 	must.Equal(t, "runs", []int64{got[0].TrainingRunID}, a.runs(t))
-	a.call(t, a.token, http.MethodGet, "/api/v1/prediction-feedback/stats", "").has(t, 200, `"ready_for_retraining":true`)
+	a.call(t, a.token, "GET", "/api/v1/prediction-feedback/stats", "").has(t, 200, `"ready_for_retraining":true`)
 }
 
 // TestHundredthVerdictOnAnExcursion gives the last of a hundred verdicts on an anomaly: the run begins as after a
@@ -74,9 +73,10 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	judge := fmt.Sprintf("/api/v1/excursions/%d/verdict", a.anomaly(t, "node-1"))
 	must.Equal(t, "requests before the hundredth", 0, len(topic.all()))
 	for _, verdict := range []string{"right", "wrong"} {
-		a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
+		a.call(t, a.token, "PUT", judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
 		got := topic.all()
-		must.Equal(t, "requests after "+verdict, []any{1, "auto_100_validated", learning.RetrainingCount}, []any{len(got), got[0].TriggeredBy, got[0].ValidatedCount})
+		must.Equal(t, "requests after "+verdict, []any{1, "auto_100_validated", learning.RetrainingCount},
+			[]any{len(got), got[0].TriggeredBy, got[0].ValidatedCount})
 	}
 }
 
@@ -100,7 +100,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	t.Parallel()
 	topic := published[wire.Retraining]{fail: errors.New("Pub/Sub is away")}
 	a, _ := newLearningCustomer(t, &topic, 0, 0)
-	a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "").is(t, 202)
+	a.call(t, a.token, "POST", "/api/v1/ml/retraining/trigger", "").is(t, 202)
 	topic.failing(nil)
 	a.running(t)
 	must.Eventually(t, "the request", func() bool { return len(topic.all()) > 0 })
@@ -116,7 +116,7 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	first, second := a.testAPI, newTestAPI(t, func(c *Config) { c.DB = a.store.DB })
 	trigger := func(who *testCustomer, at *testAPI) reply {
 		t.Helper()
-		return at.call(t, who.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "")
+		return at.call(t, who.token, "POST", "/api/v1/ml/retraining/trigger", "")
 	}
 	trigger(a.customer(t), first).says(t, 400, "No sensors to learn from")
 	trigger(a, first).is(t, 202)

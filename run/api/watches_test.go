@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -29,11 +28,11 @@ func TestWatchKey(t *testing.T) {
 	key := a.key(t, `"scope":"watch"`)
 	actions := fmt.Sprintf("/api/v1/incidents/%d/actions", hot)
 	for _, action := range []string{`{"action":"give_back"}`, `{"action":"comment","comment":"x"}`, `{"action":"hand_over","to":"Ana"}`} {
-		s.call(t, key.text, http.MethodPost, actions, action).says(t, 403, "An API key with the scope watch may only take incidents")
+		s.call(t, key.text, "POST", actions, action).says(t, 403, "An API key with the scope watch may only take incidents")
 	}
-	s.call(t, key.text, http.MethodPost, actions, `{"action":"take"}`).has(t, 200, `"taken_by":"API key A program"`)
+	s.call(t, key.text, "POST", actions, `{"action":"take"}`).has(t, 200, `"taken_by":"API key A program"`)
 	const beat = `{"name":"Zurich","last_poll_age_s":0,"queue_age_s":0}`
-	s.call(t, key.text, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").has(t, 200, `"instructions":`)
+	s.call(t, key.text, "GET", fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").has(t, 200, `"instructions":`)
 	allowed := map[string]bool{"actOnIncident": true, "reportWatch": true, "reportTold": true}
 	for _, op := range operations(t) {
 		_, sentence, _ := strings.Cut(op.Description, "API keys: ")
@@ -46,10 +45,10 @@ func TestWatchKey(t *testing.T) {
 			t.Errorf("%s with a key of a watch: %d %s", op.id, got.status, got.body)
 		}
 	}
-	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", beat).is(t, 204)
-	s.call(t, a.token, http.MethodPost, "/api/v1/watches/heartbeat", beat).says(t, 403, "Only API keys may do this")
+	s.call(t, key.text, "POST", "/api/v1/watches/heartbeat", beat).is(t, 204)
+	s.call(t, a.token, "POST", "/api/v1/watches/heartbeat", beat).says(t, 403, "Only API keys may do this")
 	for _, scope := range []string{"read", "write"} {
-		s.call(t, a.key(t, fmt.Sprintf(`"scope":%q`, scope)).text, http.MethodPost, "/api/v1/watches/heartbeat", beat).
+		s.call(t, a.key(t, fmt.Sprintf(`"scope":%q`, scope)).text, "POST", "/api/v1/watches/heartbeat", beat).
 			says(t, 403, "This needs an API key with the scope watch")
 	}
 	for body, detail := range map[string]string{
@@ -60,7 +59,7 @@ func TestWatchKey(t *testing.T) {
 		`{"name":"x","last_poll_age_s":0,"queue_age_s":1e12}`:                        "queue_age_s: expected number <= ",
 		`{"name":"x","last_poll_age_s":0,"queue_age_s":0,"last_success_age_s":"no"}`: "last_success_age_s",
 	} {
-		s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", body).has(t, 400, detail)
+		s.call(t, key.text, "POST", "/api/v1/watches/heartbeat", body).has(t, 400, detail)
 	}
 }
 
@@ -71,14 +70,14 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	key := a.key(t, `"scope":"watch"`)
 	beat := func(name string, poll, queue int) {
 		t.Helper()
-		s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat",
+		s.call(t, key.text, "POST", "/api/v1/watches/heartbeat",
 			fmt.Sprintf(`{"name":%q,"last_poll_age_s":%d,"last_success_age_s":null,"queue_age_s":%d}`, name, poll, queue)).is(t, 204)
 	}
 	type shown struct {
 		ID                   int64
 		Name, State, Problem string
 	}
-	watches := func() []shown { return get[[]shown](t, a, http.MethodGet, "/api/v1/watches", "") }
+	watches := func() []shown { return get[[]shown](t, a, "GET", "/api/v1/watches", "") }
 	problems := func() string {
 		var all []string
 		for _, w := range watches() {
@@ -86,14 +85,14 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
-	tag := func() string { return s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").header.Get("ETag") }
+	tag := func() string { return s.call(t, a.token, "GET", "/api/v1/overview", "").header.Get("ETag") }
 	must.Equal(t, "without a watch", "", problems())
 	beat("Zurich", 3, 299)
 	must.Equal(t, "well", "Zurich ok: -", problems())
 	s.execute(t, `UPDATE watches SET heartbeat_at = heartbeat_at - interval '20 minutes 5 seconds' WHERE customer_id = $1`, a.id)
 	must.Equal(t, "silent", "Zurich silent: Nobody would be woken: the watch of Zurich has been silent for 20 min", problems())
 	ill := tag()
-	s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").has(t, 200, `"watch_problems":["Nobody would be woken: the watch of Zurich has been silent for 20 min"]`)
+	s.call(t, a.token, "GET", "/api/v1/overview", "").has(t, 200, `"watch_problems":["Nobody would be woken: the watch of Zurich has been silent for 20 min"]`)
 	beat("Bern", 400, 0)
 	must.Equal(t, "a page that polls hears of another watch", true, tag() != ill)
 	must.Equal(t, "two", "Bern not_reading: Nobody would be woken: the watch of Bern has not read the incidents for 6 min\n"+
@@ -103,17 +102,17 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	beat("Zurich", 3, 720)
 	must.Equal(t, "a dead mail server", "Bern not_reading: Nobody would be woken: the watch of Bern has not read the incidents for 6 min\n"+
 		"Zurich not_sending: Nobody would be woken: the watch of Zurich has not been able to send a message for 12 min", problems())
-	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":3,"last_success_age_s":30,"queue_age_s":400}`).is(t, 204)
+	s.call(t, key.text, "POST", "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":3,"last_success_age_s":30,"queue_age_s":400}`).is(t, 204)
 	must.Equal(t, "one step is dead", "Bern not_reading: The watch of Bern has not read the incidents for 6 min\n"+
 		"Zurich not_sending: A step of the watch of Zurich has not been able to send a message for 6 min", problems())
 	for _, w := range watches() {
-		s.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/watches/%d", w.ID), "").is(t, 204)
+		s.call(t, a.token, "DELETE", fmt.Sprintf("/api/v1/watches/%d", w.ID), "").is(t, 204)
 	}
 	must.Equal(t, "removed", "", problems())
 	for n := range 100 {
 		beat(fmt.Sprint("w", n), 0, 0)
 	}
-	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"one more","last_poll_age_s":0,"queue_age_s":0}`).has(t, 400, "At most 100 watches")
+	s.call(t, key.text, "POST", "/api/v1/watches/heartbeat", `{"name":"one more","last_poll_age_s":0,"queue_age_s":0}`).has(t, 400, "At most 100 watches")
 	beat("w7", 0, 0)
 }
 
@@ -156,12 +155,12 @@ func drillRoom(t *testing.T, s *testAPI, a *testCustomer) (room, rule int64) {
 // drill starts one at a sensor, by fields of the body.
 func (a *testCustomer) drill(tb testing.TB, rule int64, fields string) startedDrill {
 	tb.Helper()
-	return get[startedDrill](tb, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"%s}`, rule, fields))
+	return get[startedDrill](tb, a, "POST", "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"%s}`, rule, fields))
 }
 
 func (a *testCustomer) shownDrill(tb testing.TB, id int) shownDrill {
 	tb.Helper()
-	return get[shownDrill](tb, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", id), "")
+	return get[shownDrill](tb, a, "GET", fmt.Sprintf("/api/v1/drills/%d", id), "")
 }
 
 // message is what Pub/Sub brings of the drill that was started last.
@@ -193,11 +192,13 @@ func TestDrill(t *testing.T) {
 	reached("sent", "published", "ingested", "judged", "alert")
 	s.judge(t, "n2", time.Now(), 60) // a real one, of the thresholds
 	body, _ := a.overview(t, "")
-	must.Equal(t, "drills among the incidents", []bool{false, true}, []bool{body.Incidents[0].Drill, body.Incidents[1].Drill})
+	must.Equal(t, "drills among the incidents", []bool{false, true},
+		[]bool{body.Incidents[0].Drill, body.Incidents[1].Drill})
 	real, drilled := body.Incidents[0], body.Incidents[1]
 	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
 	must.Contain(t, "reason", drilled.Worst.Reason, "Only a drill: ")
-	must.Equal(t, "sentence, others, drills", fmt.Sprint(real.ID, 0, 1), fmt.Sprint(body.Sentence.IncidentID, body.Sentence.Others, body.Sentence.Drills))
+	must.Equal(t, "sentence, others, drills", fmt.Sprint(real.ID, 0, 1),
+		fmt.Sprint(body.Sentence.IncidentID, body.Sentence.Others, body.Sentence.Drills))
 	must.Equal(t, "lasting, open", []int{1, 1}, []int{body.IncidentCounts["lasting"], body.IncidentCounts["open"]})
 	reached("sent", "published", "ingested", "judged", "alert", "shown")
 	metrics := s.metrics(t, a.key(t, `"scope":"read"`).text, scraped)
@@ -205,7 +206,7 @@ func TestDrill(t *testing.T) {
 	must.Equal(t, "incidents in the metrics", 1, strings.Count(string(metrics.body), "\ncoldaisle_incidents{"))
 
 	must.Equal(t, "incident", drilled.ID, a.shownDrill(t, started.Drill.ID).Incident)
-	a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", drilled.ID), "").is(t, 204)
+	a.call(t, a.token, "POST", fmt.Sprintf("/api/v1/incidents/%d/told", drilled.ID), "").is(t, 204)
 	a.act(t, drilled.ID, `"action":"take"`)
 	reached("sent", "published", "ingested", "judged", "alert", "shown", "told", "taken")
 	d := a.shownDrill(t, started.Drill.ID)
@@ -232,10 +233,10 @@ func TestDrillOutlivesItsClient(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = leaving(leave) })
 	_, rule := drillRoom(t, s, a)
-	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/v1/drills", strings.NewReader(fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)))
+	request := httptest.NewRequestWithContext(ctx, "POST", "/api/v1/drills", strings.NewReader(fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)))
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	s.api.ServeHTTP(httptest.NewRecorder(), request)
-	drills := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills", "")
+	drills := get[[]shownDrill](t, a, "GET", "/api/v1/drills", "")
 	must.Equal(t, "stages", []string{"sent", "published"}, drills[0].reached())
 }
 
@@ -276,7 +277,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 		}
 		shown := a.incidents(t, "?state=lasting")[0].ID
 		if missing != "told" {
-			a.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", shown), "").is(t, 204)
+			a.call(t, a.token, "POST", fmt.Sprintf("/api/v1/incidents/%d/told", shown), "").is(t, 204)
 		}
 		if missing != "taken" {
 			a.act(t, shown, `"action":"take"`)
@@ -303,7 +304,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	d := a.shownDrill(t, failed["taken"])
 	must.Equal(t, "not taken", "failed taken", d.State+" "+d.FailedStage)
 	must.Equal(t, "lasting after their time", 0, len(a.incidents(t, "?state=lasting&cause=too_hot"))) // the sensor is silent by then
-	list := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills?limit=3", "")
+	list := get[[]shownDrill](t, a, "GET", "/api/v1/drills?limit=3", "")
 	must.Equal(t, "list", []int{3, failed["shown"]}, []int{len(list), list[0].ID})
 }
 
@@ -333,7 +334,8 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 	}
 	late := start(false)
 	s.execute(t, `UPDATE drills SET created_at = created_at - interval '5 minutes 1 second'`)
-	must.Equal(t, "judged after its time", false, must.Get(s.store.JudgeDrill(t.Context(), incidents.DrillMessage{Code: late}))(t))
+	must.Equal(t, "judged after its time", false,
+		must.Get(s.store.JudgeDrill(t.Context(), incidents.DrillMessage{Code: late}))(t))
 	must.Equal(t, "incidents", 2, s.count(t, `SELECT count(*) FROM room_incidents`))
 }
 
@@ -347,7 +349,7 @@ func TestRefusedDrills(t *testing.T) {
 	a.sensors(t, lab, "never", "gone", "worked-on")
 	s.reading(t, "gone", time.Now().Add(-time.Hour), 20, 40)
 	s.reading(t, "worked-on", time.Now(), 20, 40)
-	a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`,
+	a.call(t, a.token, "POST", "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`,
 		time.Now().UTC().Format(time.RFC3339), lab)).is(t, 201)
 	elsewhere := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, fmt.Sprintf(`,"room_id":%d`, lab)))
 	wide := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 33.0, ""))
@@ -370,12 +372,12 @@ func TestRefusedDrills(t *testing.T) {
 		{off, "n1", 400, "rule_id: the rule is off"},
 	} {
 		body := fmt.Sprintf(`{"rule_id":%d,"sensor_id":%q}`, c.rule, c.sensor)
-		a.call(t, a.token, http.MethodPost, "/api/v1/drills", body).says(t, c.status, c.detail)
+		a.call(t, a.token, "POST", "/api/v1/drills", body).says(t, c.status, c.detail)
 	}
 	for range incidents.MaxDrills {
 		a.drill(t, rule, "")
 	}
-	got := a.call(t, a.token, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
+	got := a.call(t, a.token, "POST", "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
 	got.says(t, 429, "At most 10 drills in a day")
 	must.Equal(t, "published", incidents.MaxDrills, len(topic.all()))
 	must.Equal(t, "has Retry-After", true, got.header.Get("Retry-After") != "")

@@ -58,7 +58,8 @@ func TestRevocationDuringALookup(t *testing.T) {
 			var requests sync.WaitGroup
 			send := func(when string, want int) {
 				requests.Go(func() {
-					must.Equal(t, fmt.Sprintf("a request %s the revocation of a %s", when, name), want, answer(t.Context(), a, credential))
+					must.Equal(t, fmt.Sprintf("a request %s the revocation of a %s", when, name), want,
+						answer(t.Context(), a, credential))
 				})
 			}
 			send("before", http.StatusOK)
@@ -228,7 +229,8 @@ func TestKeyGuesses(t *testing.T) {
 		}
 		all.Wait()
 		most := guesses/maxLookups + 2
-		must.Equal(t, fmt.Sprintf("%d queries for %d guesses, %d at most", stored.queries, guesses, most), true, stored.queries <= most)
+		must.Equal(t, fmt.Sprintf("%d queries for %d guesses, %d at most", stored.queries, guesses, most), true,
+			stored.queries <= most)
 	})
 }
 

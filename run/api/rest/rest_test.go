@@ -162,6 +162,7 @@ func TestTurnsGoFromAccountToAccount(t *testing.T) {
 		synctest.Wait()
 		end()
 		requests.Wait()
-		must.Equal(t, "served, refused, second", []int{maxTurnsWaiting, maxTurnsWaiting + 1, 2}, []int{len(served), len(refused), int(served[1])})
+		must.Equal(t, "served, refused, second", []int{maxTurnsWaiting, maxTurnsWaiting + 1, 2},
+			[]int{len(served), len(refused), int(served[1])})
 	})
 }
