@@ -32,9 +32,8 @@ type loggedChange struct {
 	Actor, Operation, Subject, RequestID, Before, After string
 }
 
-// TestEveryChangeIsAudited walks every operation of the OpenAPI document that may change something. One without a case
-// fails, unless it is listed with the reason why it needs none. Each case leaves one entry, under the request id of its
-// answer, and changes nothing when its entry cannot be written. Contract 1.9, 10.12.
+// TestEveryChangeIsAudited walks every operation that may change something. One without a case fails, unless it is listed
+// with the reason. Each case leaves one entry, of its answer's request, and changes nothing without. Contract 1.9, 10.12.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	changesNothing := map[string]string{
@@ -185,14 +184,16 @@ func (c auditedChange) check(t *testing.T, a *testCustomer, op documentedOperati
 	a.execute(t, `DELETE FROM audit_log`)
 	got := a.send(t, token, op.method, target, c.body, map[string]string{"X-Request-Id": "mine"})
 	rows, _ := a.pool.Query(t.Context(), `
-		SELECT customer_id, actor, operation, subject, request_id, COALESCE(before::text, ''), COALESCE(after::text, '') FROM audit_log`)
+		SELECT customer_id, actor, operation, subject, request_id, COALESCE(before::text, ''), COALESCE(after::text, '')
+		FROM audit_log`)
 	logged, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[loggedChange])
 	if err != nil || got.status >= 300 {
 		t.Errorf("%s: %d %s, %v", op.id, got.status, got.body, err)
 		return
 	}
 	id := got.header.Get("X-Request-Id")
-	if !regexp.MustCompile("^"+actor+" of "+subject+"$").MatchString(logged.Actor+" of "+logged.Subject) || logged.Operation != op.id ||
+	names := regexp.MustCompile("^" + actor + " of " + subject + "$")
+	if !names.MatchString(logged.Actor+" of "+logged.Subject) || logged.Operation != op.id ||
 		id == "" || id == "mine" || logged.RequestID != id || op.id != "registerCustomer" && logged.CustomerID != a.id {
 		t.Errorf("%s has the entry %+v", op.id, logged)
 	}
@@ -383,8 +384,7 @@ func creations(room int64) map[string]string {
 	}
 }
 
-// TestRepeatsCreateOnce repeats every operation that creates something: with the same Idempotency-Key and body each
-// makes one thing and answers it again, secrets included, which are not readable in the database. Contract 1.17.
+// TestRepeatsCreateOnce repeats creations by key: one thing, one answer, no secret in the database. Contract 1.17.
 func TestRepeatsCreateOnce(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

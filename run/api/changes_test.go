@@ -68,8 +68,7 @@ func (a *testCustomer) wait(tb testing.TB, after int64) <-chan shownChanges {
 	return answer
 }
 
-// TestChangeReachesWhoWaits has a transition arrive at once, by the one connection that
-// listens; and without that one, within the 5 s after which a request looks. Contract 11.10.
+// TestChangeReachesWhoWaits has a change arrive at once, and without the listener within 5 s. Contract 11.10.
 func TestChangeReachesWhoWaits(t *testing.T) {
 	t.Parallel()
 	var s *testAPI
@@ -100,8 +99,7 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	must.Eventually(t, "the listener again", func() bool { return s.listens(t) })
 }
 
-// TestClockMakesChanges moves the clock alone: a silence begins, and ends ten minutes after
-// its sensor was heard again. Who waits is told of both, without any other request.
+// TestClockMakesChanges moves the clock alone: who waits is told that a silence begins, and that it ends.
 func TestClockMakesChanges(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -174,8 +172,7 @@ func TestChangesOfAKeysRooms(t *testing.T) {
 	must.Equal(t, "room", seen, got.Changes[0].Incident.RoomID)
 }
 
-// TestWaitEnds shows what ends a wait besides a change: its time, the client, and the end of
-// the service, which does not wait for those that wait. Of an account 20 may. Contract 11.10.
+// TestWaitEnds shows what else ends a wait: its time, the client, the service; an account has 20. Contract 11.10.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

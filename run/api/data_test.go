@@ -195,8 +195,7 @@ func TestLimitsAreExplained(t *testing.T) {
 	}
 }
 
-// TestFractionsOfASecond reads times of every length of fraction back, by every operation that
-// writes them in its own way: with six digits or without a fraction. Contract 1.1.
+// TestFractionsOfASecond reads times back by every operation that writes them its own way. Contract 1.1.
 func TestFractionsOfASecond(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -425,7 +424,8 @@ func TestUsualBand(t *testing.T) {
 		// A part of the range says the same of its hours, and half an hour is its hour.
 		must.Equal(t, "the last hour", []usualBand{bands[1]}, ask(now.Add(-30*time.Minute), now))
 	}
-	must.Equal(t, fmt.Sprintf("±%g °C by a calibration of a node that never changes, ±%g by the shipped one", width[own], width[shipped]), true, width[own] < width[shipped]/2)
+	says := fmt.Sprintf("±%g °C by a calibration of a node that never changes, ±%g by the shipped one", width[own], width[shipped])
+	must.Equal(t, says, true, width[own] < width[shipped]/2)
 }
 
 type usualBand struct {
@@ -443,8 +443,7 @@ func (persistence) Wait(context.Context, int64) modelstore.Pair {
 	return modelstore.Pair{Forecaster: &learn.Forecaster{Info: learn.Info{Name: "persistence"}}}
 }
 
-// TestPollsAskNothingOfBigQuery polls as ten open dashboards do, for sensors that report, that fell silent, that never
-// reported, that are new and that are deleted. Contract 5.8.
+// TestPollsAskNothingOfBigQuery polls as ten open dashboards do, for sensors in every state. Contract 5.8.
 func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	t.Parallel()
 	const dashboards, polls = 10, 4

@@ -123,8 +123,7 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 	ask("192.0.2.1", g.code).is(t, 200)
 }
 
-// TestRightCodeIsNoGuess shows one code with twenty keys at once, as a site does whose installer runs on every machine:
-// one is enrolled, the others are conflicts, and none counts as a guess. Contract 10.2.
+// TestRightCodeIsNoGuess has one code come with twenty keys at once: one is enrolled, none is a guess. Contract 10.2.
 func TestRightCodeIsNoGuess(t *testing.T) {
 	t.Parallel()
 	g := newTestAPI(t).customer(t).gateway(t, "Basement")
@@ -368,7 +367,8 @@ func TestGatewayStatus(t *testing.T) {
 	// What has another type does too, and no type of the program.
 	sign := func(request string) string {
 		signature := ed25519.Sign(other.key, []byte("coldaisle/status/1\n"+other.id+"\n"+request))
-		return string(must.Get(json.Marshal(wire.SignedStatus{GatewayID: other.id, Request: []byte(request), Signature: signature}))(t))
+		status := wire.SignedStatus{GatewayID: other.id, Request: []byte(request), Signature: signature}
+		return string(must.Get(json.Marshal(status))(t))
 	}
 	for request, want := range map[string]string{
 		`{"sequence":"1"}`:                    "sequence: unexpected string",
@@ -403,8 +403,7 @@ func TestGatewayStatus(t *testing.T) {
 	must.Equal(t, "revoked", true, g.reports(t, g.next()).Revoked)
 }
 
-// TestPairKey shows contract 10.14: one secret of each customer's, told to the gateways that may
-// publish, another after a revocation, in no list, audit entry or log.
+// TestPairKey shows contract 10.14: a customer's gateways share a secret, renewed by a revocation, that nobody lists.
 func TestPairKey(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -474,8 +473,7 @@ func (f *fakeIAM) all() []string {
 	return f.calls
 }
 
-// TestGatewayAccessToken has gateways share a token, which is renewed at half of its
-// life and lasts while IAM is unavailable. It is in no log. Contract 10.11.
+// TestGatewayAccessToken has gateways share a token, renewed at half of its life, that is in no log. Contract 10.11.
 func TestGatewayAccessToken(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Truncate(time.Second)

@@ -135,7 +135,9 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	shown := func() map[string]any {
 		return get[[]map[string]any](t, a, "GET", "/api/v1/excursions?kind=anomaly", "")[0]
 	}
-	for field, want := range map[string]any{"verdict": nil, "reason": "unchanged for 52 min", "band_low": 21.0, "band_high": 23.0, "probability": 0.0001} {
+	for field, want := range map[string]any{
+		"verdict": nil, "reason": "unchanged for 52 min", "band_low": 21.0, "band_high": 23.0, "probability": 0.0001,
+	} {
 		must.Equal(t, field, want, shown()[field])
 	}
 	prediction := func() map[string]any {
@@ -219,8 +221,7 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	must.Equal(t, "now", (*shownNow)(nil), over.Now)
 }
 
-// TestIncidentOfARuleSwitchedOff has a sensor that is as hot as before, and nothing that judges it:
-// its incident does not say that it cleared, though another sensor's part of it did, and later.
+// TestIncidentOfARuleSwitchedOff has a hot sensor that nothing judges any more: its incident has not cleared.
 func TestIncidentOfARuleSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

@@ -117,10 +117,9 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 		[]bool{refused.Load() > 0, served.Load() > 0})
 }
 
-// TestKnownDevicesUnderFlood has 320 addresses guess the password of an account, each again half a second after it was
-// refused: the queue is always full, and the processor is not, whose wait would be measured otherwise. Whoever has
-// logged in before sends the cookie of that and always gets in, also by turns with another of the browser's persons; a
-// cookie for another address, a forged and an old one open nothing. Contract 2.9.
+// TestKnownDevicesUnderFlood has 320 addresses guess a password, each again half a second after it was refused: the queue
+// is always full, the processor is not. Whoever has logged in before sends the cookie of that and always gets in, also by
+// turns with another of the browser's; one for another address, a forged and an old one open nothing. Contract 2.9.
 func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes the processor
 	tooltest.Long(t)
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.PasswordCost, d.TrustedProxies = 1, 8, []string{"peer"} })
@@ -443,10 +442,10 @@ func (s *testAPI) series(tb testing.TB, node string, from time.Time, count int) 
 	}
 }
 
-// BenchmarkIncidentsAtSize measures what a page asks for, of 2,000 sensors in 100 rooms that have sent for a day, beside
-// 10,000 incidents that are over and 30 that last, of 10 sensors each: the overview, compressed, after readings of some
-// sensors each time and within a second, and how soon a change reaches who waits, once the reading is judged. Bars: p99 of
-// a changed overview 50 ms, p50 of a change 10 ms. Run it with
+// BenchmarkIncidentsAtSize measures what a page asks for, of 2,000 sensors in 100 rooms that have sent for a day,
+// beside 10,000 incidents that are over and 30 that last, of 10 sensors each: the overview, compressed, after readings
+// of some sensors each time and within a second, and how soon a change reaches who waits, once the reading is judged.
+// Bars: p99 of a changed overview 50 ms, p50 of a change 10 ms. Run it with
 //
 //	go test ./run/api -run '^$' -bench IncidentsAtSize -benchtime 200x
 func BenchmarkIncidentsAtSize(b *testing.B) {

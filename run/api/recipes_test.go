@@ -145,7 +145,8 @@ func testShellRecipe(t *testing.T, r recipe) {
 	folder := t.TempDir()
 	said := r.run(t, folder, "COLDAISLE_URL="+s.url, "EMAIL="+a.email, "PASSWORD="+a.password)
 	for i, want := range []string{
-		"^$", "^$", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall too_hot: Temperature above 50.0 °C", "node_id,timestamp,", "createAPIKey",
+		"^$", "^$", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall too_hot: Temperature above 50.0 °C",
+		"node_id,timestamp,", "createAPIKey",
 	} {
 		if !regexp.MustCompile(want).MatchString(said[i]) {
 			t.Errorf("%s\nsaid %q, want %q", r.commands[i], said[i], want)
@@ -460,9 +461,7 @@ type promSample struct {
 	Value  int
 }
 
-// TestRecipesAlertRules runs promtool on the rules of docs/recipes.md, as readers copy
-// them, in the cases in which a wrong alert, or a wrong end of one, would cost trust. Each
-// step is 30 seconds; something happens at 10 and at 20 minutes.
+// TestRecipesAlertRules runs promtool on the rules as readers copy them: steps of 30 s, changes at 10 and 20 minutes.
 func TestRecipesAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool := tooltest.Program(t, "promtool")
@@ -495,11 +494,16 @@ func TestRecipesAlertRules(t *testing.T) {
 			"1x20 0x40 1x40", "45x20 stale _x39 24x40", "1x20 stale _x39 1x40", of{open: "1x20 stale"}, "1110 1110 0010",
 		},
 		"over, then the scrape fails": {"1x40 0x60", "45x20 24x20 stale", "1x40 stale", of{open: "1x20 stale"}, "1000 1000 0001"},
-		"acknowledged, then worse":    {always, "45x100", always, of{open: "1x20 stale _x39 1x40", taken: "_x21 1x39 stale"}, "1001 1111 0000"},
-		"acknowledged, the scrape fails, acknowledged still": {
-			"1x40 0x20 1x40", "45x40 stale _x19 45x40", "1x40 stale _x19 1x40", of{open: "1x20 stale", taken: "_x21 1x19 stale _x19 1x40"}, "1000 1111 0000",
+		"acknowledged, then worse": {
+			always, "45x100", always, of{open: "1x20 stale _x39 1x40", taken: "_x21 1x39 stale"}, "1001 1111 0000",
 		},
-		"acknowledged, then over":        {always, "45x40 24x60", always, of{open: "1x20 stale", taken: "_x21 1x19 stale"}, "1000 1100 0000"},
+		"acknowledged, the scrape fails, acknowledged still": {
+			"1x40 0x20 1x40", "45x40 stale _x19 45x40", "1x40 stale _x19 1x40",
+			of{open: "1x20 stale", taken: "_x21 1x19 stale _x19 1x40"}, "1000 1111 0000",
+		},
+		"acknowledged, then over": {
+			always, "45x40 24x60", always, of{open: "1x20 stale", taken: "_x21 1x19 stale"}, "1000 1100 0000",
+		},
 		"begins and ends in maintenance": {always, "45x40 24x60", always, of{silenced: "1x40 stale"}, "0000 0000 0000"},
 		"over, another came late":        {always, "45x40 24x60", always, of{open: "1x40 stale", late: always}, "1100 1100 0000"},
 		"in maintenance from 10 to 30 minutes, hot throughout": {
@@ -518,7 +522,9 @@ func TestRecipesAlertRules(t *testing.T) {
 			}
 			var queries []promQuery
 			for k, at := range []string{"5m", "15m", "25m", "45m"} {
-				for i, matchers := range []string{`room="Hall",severity="page"`, `room="Hall",severity="ticket"`, `alertname="ColdaisleUnreachable"`} {
+				for i, matchers := range []string{
+					`room="Hall",severity="page"`, `room="Hall",severity="ticket"`, `alertname="ColdaisleUnreachable"`,
+				} {
 					expr := `count(ALERTS{alertstate="firing",` + matchers + `}) or vector(0)`
 					queries = append(queries, promQuery{expr, at, []promSample{{"{}", int(test.alerts[5*i+k] - '0')}}})
 				}

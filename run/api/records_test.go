@@ -248,8 +248,7 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 	told("a missing file")
 }
 
-// TestRecordIsStoredOnce holds that a month that is over has one record, until readings of it come
-// late, or stages of its drills, which make the next revision; copies of readings make none.
+// TestRecordIsStoredOnce holds that a month has one record, until readings, incidents or drills of it come late.
 func TestRecordIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t, withRecords(t))
@@ -329,8 +328,7 @@ func TestStrangersDoNotChangeARecord(t *testing.T) {
 	changed("a signed reading", true)
 }
 
-// TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, windows of sensors,
-// and incidents of which one has become part of another: the record has who did it, and nothing of another room.
+// TestRecordHasChangesOfRulesAndIncidents holds that a record has who changed what, and nothing of another room.
 func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t, withRecords(t))

@@ -425,8 +425,7 @@ func TestMaintenanceSilences(t *testing.T) {
 	}
 }
 
-// TestMaintenanceNamesItsRooms shows contract 11.7: a window is of rooms or of a sensor, tells what
-// it would silence now, and silences what is critical only when that is confirmed.
+// TestMaintenanceNamesItsRooms shows contract 11.7: a window tells what it silences; what is critical needs a yes.
 func TestMaintenanceNamesItsRooms(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -516,9 +515,8 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 		says(t, http.StatusBadRequest, "start_time: must be a time that the clocks of time_zone do not skip")
 }
 
-// TestScopeTakesItsRulesAndWindows deletes a sensor and a room: the rules and windows of
-// both and of the room's sensors end, each in the audit log, and do not come back with the
-// sensor; a window of another room too goes on there. Contract 11.5, 11.7.
+// TestScopeTakesItsRulesAndWindows deletes a sensor and a room: their rules and windows end, each in the audit log, and
+// do not come back with the sensor; a window of another room too goes on there. Contract 11.5, 11.7.
 func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

@@ -72,8 +72,7 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 	must.Equal(t, fmt.Sprintf("%d bytes were allocated for a bomb of %d", grown, bomb.Len()), true, grown <= 100<<20)
 }
 
-// TestSecurityHeaders looks at answers of every kind. Browsers must not guess their
-// type, nothing may cache them, and no page of another origin may read them.
+// TestSecurityHeaders holds that no browser guesses a type, caches an answer, or lets another origin read it.
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -91,8 +90,11 @@ func TestSecurityHeaders(t *testing.T) {
 		{"", "GET", "/openapi.json", "", 200},
 		{a.token, "GET", "/api/v1/data/historical/none?start_time=2026-01-01&end_time=2026-01-02&format=csv", "", 404},
 	} {
-		got := s.send(t, test.token, test.method, test.path, test.body, map[string]string{"Origin": "https://evil.example"}).is(t, test.status)
-		want := map[string]string{"X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "", "Server": "", "X-Powered-By": ""}
+		evil := map[string]string{"Origin": "https://evil.example"}
+		got := s.send(t, test.token, test.method, test.path, test.body, evil).is(t, test.status)
+		want := map[string]string{
+			"X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "", "Server": "", "X-Powered-By": "",
+		}
 		if strings.Contains(test.path, "/api/") {
 			want["Cache-Control"] = "no-store"
 		}
@@ -117,7 +119,8 @@ func TestInjection(t *testing.T) {
 			}
 		}
 		refused(s.call(t, a.token, "GET", path, ""), 404, 400)
-		refused(s.call(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)), 401, 400)
+		login := fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)
+		refused(s.call(t, "", "POST", "/api/v1/customers/login", login), 401, 400)
 		got := s.call(t, a.token, "POST", "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, evil))
 		if strings.Contains(evil, "\x00") {
 			got.is(t, 400)
@@ -260,8 +263,7 @@ func TestRestoredBackupOpensNoAccount(t *testing.T) {
 	s.call(t, lost.token, "GET", "/api/v1/alerts/active", "").is(t, http.StatusUnauthorized)
 }
 
-// TestPasswordChangeRevokes shows that tokens issued before a password change stop at once and those of a login right
-// after it work, in the same second. Contract 2.7.
+// TestPasswordChangeRevokes has older tokens stop, and those of a login after it work, in one second. Contract 2.7.
 func TestPasswordChangeRevokes(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -351,14 +353,14 @@ func TestRevokedWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestRevokedWhileTheBodyComes revokes what a request was let in with before its body has come: the
-// change is refused as the next request is, and nothing has changed. Contract 2.7.
+// TestRevokedWhileTheBodyComes revokes what a request was let in with before its body: nothing changes. Contract 2.7.
 func TestRevokedWhileTheBodyComes(t *testing.T) {
 	t.Parallel()
 	s, owner := newTestCustomer(t)
 	room := owner.room(t, "Hall")
 	key := owner.key(t, `"scope":"write"`)
-	profile, person := fmt.Sprintf("/api/v1/customers/%d", owner.id), func(p *testCustomer) string { return fmt.Sprintf("/api/v1/persons/%d", p.person) }
+	profile := fmt.Sprintf("/api/v1/customers/%d", owner.id)
+	person := func(p *testCustomer) string { return fmt.Sprintf("/api/v1/persons/%d", p.person) }
 	newPassword := func(p *testCustomer) {
 		s.call(t, p.token, "PATCH", profile, `{"password":"NewPassw0rd"}`).is(t, 200)
 	}
@@ -397,8 +399,7 @@ func TestRevokedWhileTheBodyComes(t *testing.T) {
 	}
 }
 
-// TestChangesOfOneAccountKeepNobodyOut has many changes of an account wait for its lock: others read
-// and change as before. Contract 1.9.
+// TestChangesOfOneAccountKeepNobodyOut has many changes of an account wait for its lock: others go on. Contract 1.9.
 func TestChangesOfOneAccountKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	s, busy := newTestCustomer(t)

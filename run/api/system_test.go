@@ -185,7 +185,8 @@ func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature fl
 	tb.Helper()
 	s.holdsBefore(tb, node)
 	outcome := must.Get(s.store.InsertAlert(tb.Context(), alert.Event{
-		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50, Temperature: temperature, Humidity: 40,
+		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50,
+		Temperature: temperature, Humidity: 40,
 	}))(tb)
 	must.Equal(tb, "outcome", incidents.AlertStored, outcome)
 	return scalar[int64](tb, s, `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node)

@@ -72,7 +72,8 @@ func TestTenantIsolation(t *testing.T) {
 		if _, text := id.(string); text {
 			nobody = "nobody-1"
 		}
-		return foreignAccess{path: fmt.Sprintf(pattern, id), absent: fmt.Sprintf(pattern, nobody), body: body, status: 404, detail: detail}
+		path, absent := fmt.Sprintf(pattern, id), fmt.Sprintf(pattern, nobody)
+		return foreignAccess{path: path, absent: absent, body: body, status: 404, detail: detail}
 	}
 	of := func(pattern, body, detail string) foreignAccess { return by(pattern, "vault-1", body, detail) }
 	const period = "?start_time=2020-01-01&end_time=2090-01-01"
@@ -89,13 +90,15 @@ func TestTenantIsolation(t *testing.T) {
 		"updateRoom": by("/api/v1/server_rooms/update_room/%d", room, `{"name":"Mine"}`, "Room not found"),
 		"deleteRoom": by("/api/v1/server_rooms/delete_room/%d", room, "", "Room not found"),
 
-		"createSensor":       {path: "/api/v1/sensors/new_sensor", body: fmt.Sprintf(`{"id":"spy","name":"x","type":"y","room_id":%d}`, room), status: 404, detail: "Room not found"},
-		"createSensors":      {path: "/api/v1/sensors/new_sensors", body: fmt.Sprintf(`{"sensors":[{"id":"spy","name":"x","type":"y"}],"room_id":%d}`, room), status: 404, detail: "Room not found"},
-		"listSensors":        by("/api/v1/sensors/list_sensors/%d", room, "", "Room not found"),
-		"getSensor":          of("/api/v1/sensors/sensor/%s", "", "Sensor not found"),
-		"updateSensor":       of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),
-		"setBackSensor":      of("/api/v1/sensors/%s/channel", "", "Sensor not found"),
-		"addCorrection":      {path: "/api/v1/corrections", body: `{"sensor_id":"vault-1","from":"2090-02-01"}`, status: 404, detail: "Sensor not found"},
+		"createSensor":  {path: "/api/v1/sensors/new_sensor", body: fmt.Sprintf(`{"id":"spy","name":"x","type":"y","room_id":%d}`, room), status: 404, detail: "Room not found"},
+		"createSensors": {path: "/api/v1/sensors/new_sensors", body: fmt.Sprintf(`{"sensors":[{"id":"spy","name":"x","type":"y"}],"room_id":%d}`, room), status: 404, detail: "Room not found"},
+		"listSensors":   by("/api/v1/sensors/list_sensors/%d", room, "", "Room not found"),
+		"getSensor":     of("/api/v1/sensors/sensor/%s", "", "Sensor not found"),
+		"updateSensor":  of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),
+		"setBackSensor": of("/api/v1/sensors/%s/channel", "", "Sensor not found"),
+		"addCorrection": {
+			path: "/api/v1/corrections", body: `{"sensor_id":"vault-1","from":"2090-02-01"}`, status: 404, detail: "Sensor not found",
+		},
 		"listCorrections":    of("/api/v1/corrections?sensor_id=%s", "", "Sensor not found"),
 		"withdrawCorrection": by("/api/v1/corrections/%d", victim.create(t, "/api/v1/corrections", `{"sensor_id":"vault-1","from":"2090-01-01"}`), "", "Correction not found"),
 		"deleteSensor":       of("/api/v1/sensors/delete_sensor/%s", "", "Sensor not found"),
@@ -370,8 +373,7 @@ func operations(t *testing.T) []documentedOperation {
 	return all
 }
 
-// TestNewOwner hands an identifier on: its new owner sees only what is read
-// since the old one deleted it, in every way of reading. Contract 4.8.
+// TestNewOwner hands an identifier on: its new owner sees only what is read since the old one deleted it. Contract 4.8.
 func TestNewOwner(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -482,8 +484,7 @@ func TestInvitation(t *testing.T) {
 	open(demoted, "", 404, gone)
 }
 
-// TestHolderIsRenamedWithTheAccount renames an account whose first owner, called by its user name,
-// has an incident: who changes it is another owner. What the first has is given back all the same.
+// TestHolderIsRenamedWithTheAccount renames an account whose first owner has an incident, which can be given back.
 func TestHolderIsRenamedWithTheAccount(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -497,8 +498,7 @@ func TestHolderIsRenamedWithTheAccount(t *testing.T) {
 	must.Equal(t, "what a removed person had", 1, len(other.incidents(t, "?state=open")))
 }
 
-// TestPersons changes roles and removes persons under requests of two instances; the account
-// keeps an owner, and 200 persons. Contract 2.10.
+// TestPersons changes roles and removes persons: the account keeps an owner, and 200 persons. Contract 2.10.
 func TestPersons(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

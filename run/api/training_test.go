@@ -14,8 +14,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// newLearningCustomer is an account with so many verdicts, and so many predictions to validate, as
-// detection records them: what comes by the API never counts towards a run.
+// newLearningCustomer is an account with so many verdicts, and so many predictions to validate, as detection makes them.
 func newLearningCustomer(t *testing.T, to *published[wire.Retraining], validated, open int) (*testCustomer, []int64) {
 	t.Helper()
 	_, a := newTestCustomer(t, func(d *Config) { d.Publisher = to })
@@ -42,8 +41,7 @@ func (a *testCustomer) validate(t *testing.T, id int64) {
 	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`).is(t, 200)
 }
 
-// TestHundredthValidation lets the last validations come at once: one run
-// begins, and one request is published. Contract 7.6.
+// TestHundredthValidation lets the last validations come at once: one run begins and is published once. Contract 7.6.
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
 	var topic published[wire.Retraining]
@@ -80,8 +78,7 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	}
 }
 
-// TestPublishFails shows that a run whose request could not be published is
-// neither lost nor begun twice: the next validation publishes it.
+// TestPublishFails has a run whose request could not be published: the next validation publishes it, once.
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
 	topic := published[wire.Retraining]{fail: errors.New("Pub/Sub is away")}
@@ -108,8 +105,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	must.Equal(t, "requests", "1 manual", fmt.Sprint(len(got), " "+got[0].TriggeredBy))
 }
 
-// TestManualTrainingIsLimited asks two instances of the API: a customer without a
-// sensor starts nothing, one with sensors a run in ten minutes. Contract 7.6.
+// TestManualTrainingIsLimited asks two instances: none without a sensor, else one in ten minutes. Contract 7.6.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &published[wire.Retraining]{}, 0, 0)

@@ -17,8 +17,7 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// TestWatchKey holds that a key of the scope watch reads, takes incidents and reports itself,
-// and does nothing else; and that nobody else reports a watch. Contract 12.2.
+// TestWatchKey holds that a key of the scope watch reads, takes incidents and reports itself, alone. Contract 12.2.
 func TestWatchKey(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -168,8 +167,7 @@ func message(topic *published[alerting.DrillMessage]) incidents.DrillMessage {
 	return incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
 }
 
-// TestDrill runs a drill beside a real incident of the same room and cause: it is never joined to
-// it, comes after it, and is in no count of real incidents.
+// TestDrill runs a drill beside a real incident of the same room and cause: it is never joined to it, nor counted.
 func TestDrill(t *testing.T) {
 	t.Parallel()
 	topic := &published[alerting.DrillMessage]{}
@@ -194,10 +192,10 @@ func TestDrill(t *testing.T) {
 	body, _ := a.overview(t, "")
 	must.Equal(t, "drills among the incidents", []bool{false, true},
 		[]bool{body.Incidents[0].Drill, body.Incidents[1].Drill})
-	real, drilled := body.Incidents[0], body.Incidents[1]
+	actual, drilled := body.Incidents[0], body.Incidents[1]
 	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
 	must.Contain(t, "reason", drilled.Worst.Reason, "Only a drill: ")
-	must.Equal(t, "sentence, others, drills", fmt.Sprint(real.ID, 0, 1),
+	must.Equal(t, "sentence, others, drills", fmt.Sprint(actual.ID, 0, 1),
 		fmt.Sprint(body.Sentence.IncidentID, body.Sentence.Others, body.Sentence.Drills))
 	must.Equal(t, "lasting, open", []int{1, 1}, []int{body.IncidentCounts["lasting"], body.IncidentCounts["open"]})
 	reached("sent", "published", "ingested", "judged", "alert", "shown")
@@ -218,7 +216,7 @@ func TestDrill(t *testing.T) {
 	}
 	// It is over once it is through, and nobody has to see it; the real one lasts.
 	for _, lasting := range a.incidents(t, "?state=lasting") {
-		must.Equal(t, "it lasts", real.ID, lasting.ID)
+		must.Equal(t, "it lasts", actual.ID, lasting.ID)
 	}
 	must.Equal(t, "unseen", 0, must.Get(s.store.Unseen(t.Context(), a.id))(t))
 	must.Equal(t, "timeline", "[started taken ended]", fmt.Sprint(a.incident(t, drilled.ID).Timeline))
@@ -303,7 +301,8 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	a.login(t) // the token is over, too
 	d := a.shownDrill(t, failed["taken"])
 	must.Equal(t, "not taken", "failed taken", d.State+" "+d.FailedStage)
-	must.Equal(t, "lasting after their time", 0, len(a.incidents(t, "?state=lasting&cause=too_hot"))) // the sensor is silent by then
+	// The sensor is silent by then.
+	must.Equal(t, "lasting after their time", 0, len(a.incidents(t, "?state=lasting&cause=too_hot")))
 	list := get[[]shownDrill](t, a, "GET", "/api/v1/drills?limit=3", "")
 	must.Equal(t, "list", []int{3, failed["shown"]}, []int{len(list), list[0].ID})
 }

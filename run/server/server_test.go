@@ -72,9 +72,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestMigration reads the components' database users as terraform writes them. None may be missing
-// but that of a component that a release removes, which the version before has set: expand passes it
-// over before the apply, and what terraform then has names it no more.
+// TestMigration reads the components' database users as terraform writes them. None may be missing but that of one which
+// a release removes and the version before has set: expand passes it over, and the next migration does not.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	users := "DB_USERS=api=coldaisle-api@p.iam,ingest=coldaisle-ingest@p.iam"
@@ -110,8 +109,7 @@ func TestPortTaken(t *testing.T) {
 
 const configuration = "../../terraform"
 
-// TestConfigMatchesTerraform compares the variables that terraform sets
-// with those that the service and the migration read.
+// TestConfigMatchesTerraform compares the variables that terraform sets with those that service and migration read.
 func TestConfigMatchesTerraform(t *testing.T) {
 	t.Parallel()
 	components := tfenv.Read(t, configuration, "")

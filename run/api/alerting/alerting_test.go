@@ -54,8 +54,7 @@ func woken(changed <-chan struct{}) bool {
 	}
 }
 
-// TestOneConnectionWhileSomebodyWaits counts connections: none before the first waits, one
-// for all, none half a minute after the last, another when the one fails.
+// TestOneConnectionWhileSomebodyWaits counts connections: none until one waits, one for all, another when it fails.
 func TestOneConnectionWhileSomebodyWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,8 +105,7 @@ func TestWakesTheAccount(t *testing.T) {
 	})
 }
 
-// TestOneLooksForAll has two requests of an account wait: the clock is looked at each 5 s,
-// once for both, also when the one that looked has gone.
+// TestOneLooksForAll has two requests of an account wait: the clock is looked at each 5 s, once for both.
 func TestOneLooksForAll(t *testing.T) {
 	t.Parallel()
 	h := newHub(nil, slog.New(slog.DiscardHandler))

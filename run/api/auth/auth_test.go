@@ -32,9 +32,7 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 )
 
-// TestRevocationDuringALookup revokes a token and a key while the query of a request before
-// is in flight, which still finds them. Requests that begin after that are refused, also
-// where they wait for a query together. Contract 2.7 and 12.1.
+// TestRevocationDuringALookup revokes what a query still finds: later requests are refused. Contract 2.7, 12.1.
 func TestRevocationDuringALookup(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"token", "key"} {
@@ -474,8 +472,7 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 	must.Equal(t, "nobody's password matches", false, must.Get(p.Matches("", longest))(t))
 }
 
-// TestLaneFullOfCookies fills the lane of known devices by as many e-mail addresses as it holds: who
-// has a cookie of another gets a slot as those without one do. Contract 2.9.
+// TestLaneFullOfCookies fills the lane of known devices: who has a cookie of another address gets a slot. Contract 2.9.
 func TestLaneFullOfCookies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

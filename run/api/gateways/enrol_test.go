@@ -10,8 +10,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestCheckKey holds that generated keys pass, and none of small order, in a form that is
-// not canonical, off the curve or of another length. Contract 10.2.
+// TestCheckKey holds that generated keys pass, and none of small order, another form or off the curve. Contract 10.2.
 func TestCheckKey(t *testing.T) {
 	t.Parallel()
 	for seed := range byte(50) {

@@ -129,8 +129,7 @@ func TestWaitingOutlivesTheReadTimeout(t *testing.T) {
 	must.Equal(t, "answered", http.StatusNoContent, answer.StatusCode)
 }
 
-// TestTurnsGoFromAccountToAccount has one account ask for more turns than may wait: another gets the
-// next one, and what finds no turn in time is told when to try again.
+// TestTurnsGoFromAccountToAccount has one account ask for more turns than may wait: another gets the next one.
 func TestTurnsGoFromAccountToAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
