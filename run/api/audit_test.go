@@ -72,13 +72,19 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	accepted := codeOf(t, a.invite(t, "a@example.com", "admin"))
 	in := fmt.Sprintf(`"room_id":%d`, room)
 	cases := map[string]auditedChange{
-		"registerCustomer": {nil, `{"email":"new@example.com","username":"newcomer","password":"Passw0rd"}`, `customer:\d+`,
-			"", `"email":"new@example.com", "username":"newcomer"`},
-		"updateCustomer": {a.id, `{"username":"renamed"}`, fmt.Sprint("person:", a.person),
-			`"username":"user`, `"username":"renamed", "password_set":false`},
+		"registerCustomer": {
+			nil, `{"email":"new@example.com","username":"newcomer","password":"Passw0rd"}`, `customer:\d+`,
+			"", `"email":"new@example.com", "username":"newcomer"`,
+		},
+		"updateCustomer": {
+			a.id, `{"username":"renamed"}`, fmt.Sprint("person:", a.person),
+			`"username":"user`, `"username":"renamed", "password_set":false`,
+		},
 		"createRoom": {nil, `{"name":"New"}`, `room:\d+`, "", `"name":"New"`},
-		"updateRoom": {room, `{"name":"Hall B","instructions":"Call Ana"}`, "room:%v",
-			`"name":"Hall", "instructions":null`, `"name":"Hall B", "instructions":"Call Ana"`},
+		"updateRoom": {
+			room, `{"name":"Hall B","instructions":"Call Ana"}`, "room:%v",
+			`"name":"Hall", "instructions":null`, `"name":"Hall B", "instructions":"Call Ana"`,
+		},
 		"deleteRoom": {doomed, "", "room:%v", `"name":"Doomed", "id":"doomed-1"`, ""},
 		"createSensor": {
 			nil, `{"id":"new-1","name":"Door","type":"T",` + in + `}`, "sensor:new-1", "", `"id":"new-1", "name":"Door", ` + in,
@@ -119,12 +125,18 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"setThresholds":      {a.id, `{"max_temperature":31}`, "thresholds of customer:%v", `"max_temperature":50`, `"max_temperature":31`},
 		"validatePrediction": {prediction, `{"feedback":"ok"}`, "prediction:%v", `"feedback":null`, `"feedback":"ok"`},
 		"triggerTraining":    {nil, "", `training run:\d+`, "", `"triggered_by":"manual"`},
-		"actOnIncident": {hot, `{"action":"hand_over","to":"Anna","comment":"A door"}`, "incident:%v",
-			`"taken_by":null, "state":"open"`, `"comment":"A door", "taken_by":"Anna", "state":"taken"`},
-		"setLearningSettings": {nil, `{"false_alarms_per_month":0.5}`, "learning settings",
-			`"false_alarms_per_month":1`, `"false_alarms_per_month":0.5, "extrapolated":true`},
-		"recordPrediction": {nil, `{"sensor_id":"kept","timestamp":"2026-03-02","anomaly_predicted":true}`, `prediction:\d+`,
-			"", `"sensor_id":"kept", "feedback":null`},
+		"actOnIncident": {
+			hot, `{"action":"hand_over","to":"Anna","comment":"A door"}`, "incident:%v",
+			`"taken_by":null, "state":"open"`, `"comment":"A door", "taken_by":"Anna", "state":"taken"`,
+		},
+		"setLearningSettings": {
+			nil, `{"false_alarms_per_month":0.5}`, "learning settings",
+			`"false_alarms_per_month":1`, `"false_alarms_per_month":0.5, "extrapolated":true`,
+		},
+		"recordPrediction": {
+			nil, `{"sensor_id":"kept","timestamp":"2026-03-02","anomaly_predicted":true}`, `prediction:\d+`,
+			"", `"sensor_id":"kept", "feedback":null`,
+		},
 		"startDrill": {
 			nil, fmt.Sprintf(`{"rule_id":%d,"sensor_id":"kept"}`, rule), `drill:\d+`, "", `"sensor_id":"kept", "state":"running"`,
 		},
@@ -301,8 +313,7 @@ func TestAuditLog(t *testing.T) {
 	s.call(t, key.text, "GET", "/api/v1/audit?limit=1", "").is(t, 200)
 }
 
-// TestUnchangedIsNotAudited repeats calls that set what is so already: the log has the first
-// of each. To set thresholds that were assumed is a change. Contract 10.12.
+// TestUnchangedIsNotAudited repeats calls that set what is so: the log has the first. Contract 10.12.
 func TestUnchangedIsNotAudited(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -330,8 +341,7 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 	}
 }
 
-// TestQueryOfEveryOperation gives every operation of the document a parameter that it does not have, each of its own
-// twice and empty, and in each a text for which PostgreSQL has no form: 400 names them. Contract 1.4.
+// TestQueryOfEveryOperation gives each unknown, repeated and empty parameters, and texts without a form. Contract 1.4.
 func TestQueryOfEveryOperation(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

@@ -149,8 +149,7 @@ func TestHistoryCSV(t *testing.T) {
 	}
 }
 
-// TestHistoryFails shows that HEAD reads nothing, and both ways to fail: before the first reading with a
-// 500, after it with an answer that no client takes for whole. Contract 5.2.
+// TestHistoryFails has HEAD read nothing, a failure at once be 500, and a later one look broken. Contract 5.2.
 func TestHistoryFails(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{0, 10, 100_000} { // at once, after a few, after a buffer
@@ -374,8 +373,7 @@ func (calm) Wait(context.Context, int64) modelstore.Pair {
 	return modelstore.Pair{Calibration: anomaly.Calibrate(past)}
 }
 
-// The band of each hour is around the hours before it, by the customer's own calibration, is not known where nothing
-// was heard for a day, and is 304 while nothing is new. Contract 5.14.
+// TestUsualBand has each hour's be around the hours before, by the customer's own calibration, if any. Contract 5.14.
 func TestUsualBand(t *testing.T) {
 	t.Parallel()
 	shipped := newTestAPI(t)

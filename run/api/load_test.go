@@ -44,8 +44,7 @@ func crowd(clients int, do func(client, round int)) (stop func()) {
 	return func() { stopped.Store(true); all.Wait() }
 }
 
-// runFlood logs in from so many clients for a while, and until some are answered, and meanwhile asks for the active
-// alerts a hundred times a second. It returns the logins per second and the times of the other requests.
+// runFlood logs in from so many clients for a while, and meanwhile asks for active alerts a hundred times a second.
 func runFlood(tb testing.TB, s *testAPI, a *testCustomer, clients int, lasting time.Duration) (perSecond float64, others []time.Duration) {
 	tb.Helper()
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password)
@@ -211,14 +210,12 @@ func BenchmarkLoginFlood(b *testing.B) {
 // connections is how many clients call at a time.
 const connections = 32
 
-// BenchmarkEndpoints measures the busiest endpoints at 32 connections, each
-// beside a bare net/http handler that makes the same queries and encodes the
-// same answer, but has no token, no limits, no log and no document. Run it with
+// BenchmarkEndpoints measures the busiest endpoints at 32 connections, each beside a bare net/http handler that makes the
+// same queries and encodes the same answer, but has no token, no limits, no log and no document. Run it with
 //
 //	go test ./run/api -run '^$' -bench Endpoints
 //
-// ratio is the API's requests per second over the bare handler's: the median of many short turns, each beside its
-// neighbour, so that other programs on the machine change it little.
+// ratio is the API's requests per second over the bare handler's: the median of many short turns, each by its neighbour.
 func BenchmarkEndpoints(b *testing.B) {
 	s := newTestAPI(b, func(d *Config) { d.Log = logging.New(io.Discard, slog.LevelInfo, "") })
 	s.document = nil

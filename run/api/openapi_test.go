@@ -25,8 +25,7 @@ import (
 	"coldaisle.dev/shared/openapitest"
 )
 
-// TestContract sends generated requests, valid and not, to every operation, as every role and with keys of every
-// scope: none is answered 5xx, every answer is as the document says, and what is refused has changed nothing.
+// TestContract sends generated requests as every caller: none is 5xx or undocumented, and no refusal changes anything.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -198,8 +197,7 @@ func fitting(r *rapid.T, name string, property *openapi3.Schema) any {
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
 
-// TestDocument compares the OpenAPI document of the operations with the committed one, which is served, so that a
-// change of the API shows in its diff. `go test ./run/api -run Document -update` rewrites it.
+// TestDocument compares the document of the operations with the committed one, which is served; -update rewrites it.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const file = "openapi.json"
@@ -232,9 +230,8 @@ func described(t *testing.T, api *API) []byte {
 	delete(registered, "ErrorDetail")
 	var plain map[string]any
 	must.Do(t, json.Unmarshal(must.Get(json.Marshal(api.operations.OpenAPI()))(t), &plain))
-	// Keywords that are useless to readers of the document: huma's own patternDescription, which is for its messages; and
-	// additionalProperties: true beside properties, which is JSON Schema's default and makes generated clients accept
-	// misspelt fields.
+	// Keywords that are useless to readers: patternDescription, which is for huma's messages; and additionalProperties: true
+	// beside properties, which is JSON Schema's default and makes generated clients accept misspelt fields.
 	visit(plain, func(v map[string]any) {
 		if _, schema := v["pattern"].(string); schema {
 			delete(v, "patternDescription")
@@ -291,9 +288,8 @@ func nameAlternatives(schemas map[string]any) {
 	}
 }
 
-// allowNull says of the optional fields of a body that they may be null, which counts as absent
-// where it does not clear: answers have null for what is missing (contract 1.1), and a generated client
-// must be able to send back what it has read.
+// allowNull says of the optional fields of a body that they may be null, which counts as absent where it does not clear:
+// a generated client must be able to send back what it has read, and answers have null for what is missing.
 func allowNull(body any, schemas map[string]any) {
 	visit(body, func(v map[string]any) {
 		if name, ok := v["$ref"].(string); ok {

@@ -107,8 +107,7 @@ func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
 	return a
 }
 
-// testTelegrafRecipe leaves the files to edge-gateway/telegraftest, looks for what never blocks
-// Telegraf, and runs the commands in a folder that stands for the root.
+// testTelegrafRecipe leaves files to edge-gateway/telegraftest, and runs the commands in a folder for the root.
 func testTelegrafRecipe(t *testing.T, r recipe) {
 	t.Helper()
 	folder := t.TempDir()
@@ -499,7 +498,8 @@ func TestRecipesAlertRules(t *testing.T) {
 		},
 		"acknowledged, the scrape fails, acknowledged still": {
 			"1x40 0x20 1x40", "45x40 stale _x19 45x40", "1x40 stale _x19 1x40",
-			of{open: "1x20 stale", taken: "_x21 1x19 stale _x19 1x40"}, "1000 1111 0000",
+			of{open: "1x20 stale", taken: "_x21 1x19 stale _x19 1x40"},
+			"1000 1111 0000",
 		},
 		"acknowledged, then over": {
 			always, "45x40 24x60", always, of{open: "1x20 stale", taken: "_x21 1x19 stale"}, "1000 1100 0000",

@@ -200,9 +200,11 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 			fmt.Sprintf("n1,Rack,%d.00,7200,%d,%d\n", 24*days, 12*days, 12*days-10), fmt.Sprintf("n2,Rack,%d.00,7200,%d,%d\n", 24*14, 12*14, 12*14),
 		},
 		"members.jsonl": {`"sensor_id": "n1"`, `"sensor_id": "n2"`},
-		"incidents.jsonl": {`"cause": "too_hot"`, `"event": "started", "person": null, "comment": null`, `"peak": 60`,
+		"incidents.jsonl": {
+			`"cause": "too_hot"`, `"event": "started", "person": null, "comment": null`, `"peak": 60`,
 			`"kind": "anomaly", "late": false, "peak": 9.5, "limit": null, "finding": {"value": 9.5, "reason": "fell"}, "rule_id": null`,
-			`"kind": "silence", "late": false, "peak": null, "limit": null, "finding": null, "rule_id": null`},
+			`"kind": "silence", "late": false, "peak": null, "limit": null, "finding": null, "rule_id": null`,
+		},
 		"rules.jsonl":        {`"quantity": "temperature"`, `"quantity": "humidity"`},
 		"calibrations.jsonl": {`"certificate": "K-17"`, `"temperature_offset": 0.5`, `"certificate": "K-18"`},
 		"audit.jsonl":        {`"operation": "createRoom"`, `"operation": "createSensor"`, `"operation": "addCorrection"`},
@@ -305,8 +307,7 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	must.Equal(t, "state, revision", "the month is not over 0", fmt.Sprint(m.Record.State, " ", m.Record.Revision))
 }
 
-// TestStrangersDoNotChangeARecord: unsigned readings may come from anybody. Late ones are a reason
-// to make a record again only if the sensor took them in that month.
+// TestStrangersDoNotChangeARecord has unsigned readings come late: they count where the sensor took them in that month.
 func TestStrangersDoNotChangeARecord(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

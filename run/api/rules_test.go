@@ -203,9 +203,11 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		incidents, excursions int
 		sensors               []shownPreviewSensor
 	}{
-		"one sensor that is warm now and then": {[]string{warm},
+		"one sensor that is warm now and then": {
+			[]string{warm},
 			func(sensor, minute int) float64 { return float64(max(0, 1-sensor) * max(0, 1-minute%20/3) * 4) }, 15, 15,
-			[]shownPreviewSensor{{"a", 15}}},
+			[]shownPreviewSensor{{"a", 15}},
+		},
 		"a room that warms": {
 			[]string{warm, critical, dry},
 			func(sensor, minute int) float64 {
@@ -268,8 +270,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 	}
 }
 
-// TestPreviewOfAWiderRule previews a rule of all sensors beside one of a room, which judges there unless
-// it is the one that is replaced, or a threshold is, which always judges.
+// TestPreviewOfAWiderRule previews one of all sensors beside one of a room, which judges there unless it is replaced.
 func TestPreviewOfAWiderRule(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -544,9 +545,11 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		ended, left []string
 	}{
 		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{both, ofRoom, ofN2}},
-		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room),
+		{
+			fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room),
 			[]string{both + fmt.Sprintf(" -> [%d]", attic), ofRoom, ofN2, ruleOfRoom, ruleOfN2},
-			[]string{both}},
+			[]string{both},
+		},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
 		a.call(t, a.token, "DELETE", c.path, "").is(t, http.StatusNoContent)

@@ -306,8 +306,7 @@ func TestLoginTime(t *testing.T) {
 		s.call(t, "", "POST", "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Wr0ngpass"}`, email)).is(t, 401)
 		return time.Since(began)
 	}
-	// The least of many tries is what the computation takes; on a busy machine it
-	// needs more tries to show. Two different computations never come near each other.
+	// The least of many tries is what the computation takes; two different ones never come near each other.
 	wrong, unknown, ratio := time.Hour, time.Hour, 0.0
 	for try := range 100 {
 		wrong, unknown = min(wrong, login(a.email)), min(unknown, login("nobody@example.com"))

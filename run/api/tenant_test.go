@@ -422,8 +422,7 @@ func accepting(code string) string {
 	return fmt.Sprintf(`{"code":%q,"name":"Ana","password":"Passw0rd"}`, code)
 }
 
-// TestInvitation accepts one by many at once, of whom one becomes a person, and others late,
-// revoked, unknown, with a role above the inviter's, or of an inviter who is gone. Contract 2.11.
+// TestInvitation accepts one by many at once, one of whom joins, and all that are to be refused. Contract 2.11.
 func TestInvitation(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

@@ -61,8 +61,7 @@ func TestHundredthValidation(t *testing.T) {
 	a.call(t, a.token, "GET", "/api/v1/prediction-feedback/stats", "").has(t, 200, `"ready_for_retraining":true`)
 }
 
-// TestHundredthVerdictOnAnExcursion gives the last of a hundred verdicts on an anomaly: the run begins as after a
-// validation, and a change of that verdict begins no other. Contract 7.6, 11.9.
+// TestHundredthVerdictOnAnExcursion has a verdict on an anomaly begin the run, and its change none. Contract 7.6, 11.9.
 func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	t.Parallel()
 	var topic published[wire.Retraining]

@@ -118,8 +118,7 @@ func TestConfigMatchesTerraform(t *testing.T) {
 	}
 }
 
-// TestStartsAsDeployed migrates the database and starts the service, each as a process with the environment that
-// terraform gives it, and has the service answer. Its database user has only the rights that the migration gave it.
+// TestStartsAsDeployed starts migration and service with terraform's environment, users and rights: it answers.
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -193,7 +192,7 @@ func (v *visitor) do(method, path string, body any, want int) map[string]any {
 	request := must.Get(http.NewRequestWithContext(v.t.Context(), method, v.base+path, bytes.NewReader(encoded)))(v.t)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+v.token)
-	response := must.Get(http.DefaultClient.Do(request))(v.t)
+	response := must.Get(http.DefaultClient.Do(request))(v.t) //nolint:bodyclose // below
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want {

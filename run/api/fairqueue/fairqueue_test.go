@@ -66,8 +66,7 @@ func (d *recorder) check(t *testing.T, what, served, refused string) {
 	must.Equal(t, what, "served "+served+", refused "+refused, "served "+d.served+", refused "+d.refused)
 }
 
-// TestWhoIsServed has clients ask one after the other: they are served in rotation, and so are lanes; and a full queue
-// makes room at the cost of the client that has most.
+// TestWhoIsServed has clients and lanes be served in rotation, and a full queue make room at the cost of the largest.
 func TestWhoIsServed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
