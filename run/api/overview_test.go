@@ -1,23 +1,24 @@
 package api
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"math"
 	"net/http"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // overviewBody is what the tests read of an overview.
@@ -52,36 +53,31 @@ type overviewBody struct {
 }
 
 type shownSentence struct {
-	Says, Tone         string
-	IncidentID         int64 `json:"incident_id"`
-	Cause, Room        string
-	SensorID           string `json:"sensor_id"`
-	Sensor, Quantity   string
-	Value, Limit, Rate float64
-	ValueAt            *time.Time `json:"value_at"`
-	Since              *time.Time
-	TakenBy            string `json:"taken_by"`
-	Others, Outside    int
+	Says, Tone              string
+	IncidentID              int64 `json:"incident_id"`
+	Cause, Room             string
+	SensorID                string `json:"sensor_id"`
+	Sensor, Quantity        string
+	Value, Limit, Rate      float64
+	ValueAt                 *time.Time `json:"value_at"`
+	Since                   *time.Time
+	TakenBy                 string `json:"taken_by"`
+	Others, Outside, Drills int
 }
 
 // unless asks for what is not the answer of a tag.
 func (a *testCustomer) unless(t *testing.T, path, tag string) reply {
 	t.Helper()
-	return a.send(t, a.token, http.MethodGet, path, "", map[string]string{"If-None-Match": tag})
+	return a.send(t, a.token, "GET", path, "", map[string]string{"If-None-Match": tag})
 }
 
 func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) {
 	t.Helper()
 	got := a.unless(t, "/api/v1/overview", tag)
-	var body overviewBody
-	if got.status == http.StatusOK {
-		if err := json.Unmarshal(got.body, &body); err != nil {
-			t.Fatalf("%s: %v", got.body, err)
-		}
-	} else if got.status != http.StatusNotModified || len(got.body) > 0 {
-		t.Fatalf("%d %s", got.status, got.body)
+	if got.status == http.StatusNotModified && len(got.body) == 0 {
+		return overviewBody{}, got
 	}
-	return body, got
+	return into[overviewBody](t, got), got
 }
 
 // TestOverview shows contract 5.10: each state of a sensor, its limits and its day.
@@ -131,88 +127,76 @@ func TestOverview(t *testing.T) {
 	states := func(body overviewBody) map[string]string {
 		all := map[string]string{}
 		for _, sensor := range body.Sensors {
-			all[sensor.ID] = sensor.State
+			all[sensor.ID] = sensor.State + " by " + sensor.JudgedBy
 		}
 		return all
 	}
 	body, got := a.overview(t, "")
-	want := map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "never": "unreported", "silent": "silent"}
-	must.Equal(t, "states", want, states(body))
+	// By what detection judges the one that was heard for two hours, it says.
+	must.Equal(t, "states", map[string]string{
+		"critical": "critical by nothing", "warm": "warning by live_state", "fine": "ok by learning",
+		"never": "unreported by nothing", "silent": "silent by nothing",
+	}, states(body))
 	must.Equal(t, "counts", map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1, "reporting": 3}, body.Counts)
 	counted := func(open, taken, silenced int) map[string]int {
 		return map[string]int{"lasting": 2, "open": open, "taken": taken, "silenced": silenced, "unseen": 0, "to_be_seen": open}
 	}
 	must.Equal(t, "incidents", counted(2, 0, 0), body.IncidentCounts)
-	if len(body.Rooms) != 2 || len(body.Incidents) != 2 || body.Incidents[0].Cause != "too_hot" || body.Incidents[1].Cause != "silent" {
-		t.Errorf("rooms %v, incidents %+v", body.Rooms, body.Incidents)
-	}
+	must.Equal(t, "rooms, incidents", []any{2, 2, "too_hot", "silent"},
+		[]any{len(body.Rooms), len(body.Incidents), body.Incidents[0].Cause, body.Incidents[1].Cause})
 	fine, warm := body.Sensors[1], body.Sensors[4]
-	if *fine.Temperature != 24.9 || !fine.Timestamp.Equal(now.Add(-time.Minute)) || *fine.GatewayID != gateway.id {
-		t.Errorf("newest: %+v", fine)
-	}
-	if wantLine := "200" + strings.Repeat(",", 45) + "53,,-4"; fine.Sparkline != wantLine || !body.SparklineStart.Equal(now.Add(-23*time.Hour-40*time.Minute)) {
-		t.Errorf("sparkline %q from %v, want %q", fine.Sparkline, body.SparklineStart, wantLine)
-	}
-	if len(body.Limits[fine.Limits]) != 2 || len(body.Limits[warm.Limits]) != 3 || body.Limits[warm.Limits][2].Limit != 30 {
-		t.Errorf("limits %v of %d and %d", body.Limits, fine.Limits, warm.Limits)
-	}
+	must.Equal(t, "newest", []any{24.9, now.Add(-time.Minute), gateway.id},
+		[]any{*fine.Temperature, fine.Timestamp.UTC(), *fine.GatewayID})
+	must.Equal(t, "sparkline", "200"+strings.Repeat(",", 45)+"53,,-4", fine.Sparkline)
+	must.Equal(t, "its start", now.Add(-23*time.Hour-40*time.Minute), body.SparklineStart.UTC())
+	must.Equal(t, "limits", []any{2, 3, 30.0},
+		[]any{len(body.Limits[fine.Limits]), len(body.Limits[warm.Limits]), body.Limits[warm.Limits][2].Limit})
 	must.Equal(t, "Cache-Control", "private, no-cache", got.header.Get("Cache-Control"))
-
-	// By what each is judged: what detection says, of the node that was heard for two hours.
-	judged := map[string]string{}
-	for _, sensor := range body.Sensors {
-		judged[sensor.ID] = sensor.JudgedBy
-	}
-	must.Equal(t, "judged by", map[string]string{"critical": "nothing", "warm": "live_state", "fine": "learning", "never": "nothing", "silent": "nothing"}, judged)
 
 	// Unchanged, and each thing that changes it.
 	tag := got.header.Get("ETag")
 	unchanged := func() {
 		t.Helper()
-		if _, again := a.overview(t, `"other", `+tag); again.status != http.StatusNotModified || again.header.Get("ETag") != tag {
-			t.Fatalf("%d with %s, want %s", again.status, again.header.Get("ETag"), tag)
-		}
+		_, again := a.overview(t, `"other", `+tag)
+		must.Equal(t, "tag of what is unchanged", tag, again.is(t, http.StatusNotModified).header.Get("ETag"))
 	}
-	changed := func(what string) overviewBody {
+	changed := func() overviewBody {
 		t.Helper()
 		now = now.Add(3 * time.Second) // longer than an answer may be kept
 		body, again := a.overview(t, tag)
-		if again.status != http.StatusOK {
-			t.Fatalf("%s: %d", what, again.status)
-		}
+		again.is(t, http.StatusOK)
 		tag = again.header.Get("ETag")
 		unchanged()
 		return body
 	}
 	unchanged()
 	report("fine", time.Second, 26)
-	must.Equal(t, "temperature", 26.0, *changed("a reading").Sensors[1].Temperature)
+	must.Equal(t, "temperature", 26.0, *changed().Sensors[1].Temperature)
 	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 25.0, `,"sensor_id":"fine"`))
-	if body := changed("a rule"); len(body.Limits[body.Sensors[1].Limits]) != 3 {
+	if body := changed(); len(body.Limits[body.Sensors[1].Limits]) != 3 {
 		t.Errorf("%v", body.Limits)
 	}
 	a.act(t, body.Incidents[1].ID, `"action":"take"`)
-	must.Equal(t, "taken", counted(1, 1, 0), changed("a taking").IncidentCounts)
+	must.Equal(t, "taken", counted(1, 1, 0), changed().IncidentCounts)
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"room_ids":[%d,%d],"confirm":true}`, now.Add(-time.Hour).Format(time.RFC3339), hall, attic))
 	s.execute(t, `UPDATE maintenance_windows SET stands_from = now() - interval '2 hours'`) // before this test's time
-	must.Equal(t, "in maintenance", counted(0, 0, 2), changed("a maintenance window").IncidentCounts)
-	s.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Vault"}`).is(t, 200)
-	changed("a name")
-	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/never", "").is(t, 204)
-	changed("a deletion")
+	must.Equal(t, "in maintenance", counted(0, 0, 2), changed().IncidentCounts)
+	s.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Vault"}`).is(t, 200)
+	changed()
+	s.call(t, a.token, "DELETE", "/api/v1/sensors/delete_sensor/never", "").is(t, 204)
+	changed()
 
 	// The service is late: nobody is blamed.
 	must.Do(t, s.store.RecordProbe(t.Context(), now, now))
 	now = now.Add(10 * time.Minute)
-	body = changed("lateness")
-	want = map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "silent": "late"} // the fine one sends seldom
-	if diff := cmp.Diff(want, states(body)); diff != "" || !body.Probe.Late || body.Probe.LatenessS != 543 {
-		t.Errorf("%+v, states (-want +got):\n%s", body.Probe, diff)
-	}
+	body = changed()
+	must.Equal(t, "late states", map[string]string{ // the fine one sends seldom
+		"critical": "critical by nothing", "warm": "warning by live_state", "fine": "ok by learning", "silent": "late by nothing",
+	}, states(body))
+	must.Equal(t, "late, by", []any{true, 543.0}, []any{body.Probe.Late, body.Probe.LatenessS})
 }
 
-// TestFirstSentenceNamesWhatLasts puts 5,000 newer incidents that are over, and that nobody has
-// seen, beside one that lasts: it is named first, and the others are counted.
+// TestFirstSentenceNamesWhatLasts puts 5,000 newer incidents that are over beside one that lasts, which is named.
 func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -221,15 +205,14 @@ func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	s.execute(t, pastIncidents, 1, 5000, a.id)
 	s.execute(t, `UPDATE room_incidents SET start_time = now(), end_time = now() WHERE NOT lasting`)
 	body, _ := a.overview(t, "")
-	if len(body.Incidents) != 1 || body.Sentence.Says != "incident" || body.Sentence.IncidentID != body.Incidents[0].ID || body.Sentence.SensorID != "n1" {
-		t.Fatalf("%+v of %d", body.Sentence, len(body.Incidents))
-	}
+	must.Equal(t, "sentence", []any{1, "incident", body.Incidents[0].ID, "n1"},
+		[]any{len(body.Incidents), body.Sentence.Says, body.Sentence.IncidentID, body.Sentence.SensorID})
 	must.Equal(t, "counts", map[string]int{"lasting": 1, "open": 1, "taken": 0, "silenced": 0, "unseen": 5000, "to_be_seen": 5001}, body.IncidentCounts)
 	unseen := func() int {
 		t.Helper()
 		body, _ := a.overview(t, "")
-		got := a.call(t, a.token, http.MethodGet, "/api/v1/incidents?state=unseen&limit=1", "").header.Get("X-Total-Count")
-		must.Equal(t, "listed", strconv.Itoa(body.IncidentCounts["unseen"]), got)
+		listed := a.call(t, a.token, "GET", "/api/v1/incidents?state=unseen&limit=1", "")
+		must.Equal(t, "listed", strconv.Itoa(body.IncidentCounts["unseen"]), listed.header.Get("X-Total-Count"))
 		return body.IncidentCounts["unseen"]
 	}
 	oldest := s.count(t, `SELECT min(id)::int FROM room_incidents WHERE NOT lasting`)
@@ -239,7 +222,7 @@ func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	}{
 		{fmt.Sprintf(`{"ids":[%d,%d]}`, oldest, body.Incidents[0].ID), 1, 4999}, {fmt.Sprintf(`{"ids":[%d]}`, oldest), 0, 4999}, {`{}`, 4999, 0},
 	} {
-		seen := get[struct{ Seen int }](t, a, http.MethodPost, "/api/v1/incidents/seen", c.ids).Seen
+		seen := get[struct{ Seen int }](t, a, "POST", "/api/v1/incidents/seen", c.ids).Seen
 		must.Equal(t, c.ids, []int{c.seen, c.left}, []int{seen, unseen()})
 	}
 }
@@ -250,121 +233,81 @@ func TestSentence(t *testing.T) {
 	hot := shownSentence{
 		Says: "incident", Tone: "critical", Cause: "too_hot", Room: "Hall", SensorID: "n1", Sensor: "Rack", Quantity: "temperature", Value: 55, Limit: 50, Rate: 1, Outside: 1,
 	}
-	inMaintenance := func(t *testing.T, a *testCustomer, room int64) {
-		t.Helper()
-		began := time.Now().Add(-time.Minute).Format(time.RFC3339)
-		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, room))
+	taken, beside, unstored := hot, hot, hot
+	taken.Tone, taken.TakenBy = "note", "Anna"
+	beside.Others, beside.Outside = 1, 2
+	unstored.Value, unstored.Rate, unstored.Outside = 0, 0, 0
+	type readings map[string][2]float64 // temperatures five minutes ago and now, at a humidity of 40 %
+	warming := readings{"n1": {50, 55}}
+	late := func(a *testCustomer, _ int64) {
+		must.Do(t, a.store.RecordProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
 	}
 	for name, c := range map[string]struct {
-		// humidity of 40 % at these temperatures, by node, five minutes ago and now.
-		readings map[string][2]float64
-		then     func(t *testing.T, a *testCustomer, room int64)
+		readings readings
+		then     func(a *testCustomer, room int64)
 		want     shownSentence
 	}{
-		"no sensor reports": {want: shownSentence{Says: "no_sensor_reports", Tone: "note"}},
-		"nothing wrong":     {readings: map[string][2]float64{"n1": {22, 22}}, want: shownSentence{Says: "nothing_wrong", Tone: "quiet"}},
-		"outside the recommended range": {
-			readings: map[string][2]float64{"n1": {28, 28}, "n2": {22, 30.5}, "n3": {22, 22}},
-			want: shownSentence{
-				Says: "outside_recommended", Tone: "note", Room: "Hall", SensorID: "n2", Sensor: "Rack", Quantity: "temperature", Value: 30.5, Limit: 27, Outside: 2,
-			},
-		},
-		"incident": {readings: map[string][2]float64{"n1": {50, 55}}, want: hot},
-		"incident, of which the air dries": { // by more than it is too hot
-			readings: map[string][2]float64{"n1": {50, 55}},
-			then: func(t *testing.T, a *testCustomer, _ int64) {
-				t.Helper()
-				a.create(t, "/api/v1/rules", `{"quantity":"humidity","direction":"below","limit":80,"for_s":0,"clear_margin":0,"clear_for_s":0,"severity":"critical","enabled":true}`)
-				a.judge(t, "n1", time.Now(), 55)
-				must.Equal(t, "excursions", []int{2}, []int{a.incidents(t, "")[0].Excursions})
-			},
-			want: hot,
-		},
-		"incident, and another": {
-			readings: map[string][2]float64{"n1": {50, 55}, "n2": {22, 22}},
-			then: func(t *testing.T, a *testCustomer, _ int64) {
-				t.Helper()
-				a.sensors(t, a.room(t, "Attic"), "n4")
-				a.judge(t, "n4", time.Now(), 51)
-			},
-			want: func() shownSentence { s := hot; s.Others, s.Outside = 1, 2; return s }(),
-		},
-		"incident of a reading that is not stored yet": {
-			then: func(t *testing.T, a *testCustomer, _ int64) {
-				t.Helper()
-				r := reading.Reading{NodeID: "n1", MessageID: "first", Time: reading.TruncateTime(time.Now()), Temperature: 55, Humidity: 40}
-				must.Do(t, a.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: time.Now(), Defaults: alert.Defaults()}))
-			},
-			want: func() shownSentence { s := hot; s.Value, s.Rate, s.Outside = 0, 0, 0; return s }(),
-		},
-		"taken": {
-			readings: map[string][2]float64{"n1": {50, 55}},
-			then: func(t *testing.T, a *testCustomer, _ int64) {
-				t.Helper()
-				a.act(t, a.incidents(t, "")[0].ID, `"action":"hand_over","to":"Anna"`)
-			},
-			want: func() shownSentence { s := hot; s.Tone, s.TakenBy = "note", "Anna"; return s }(),
-		},
-		"silenced alone": {
-			readings: map[string][2]float64{"n1": {22, 22}},
-			then: func(t *testing.T, a *testCustomer, room int64) {
-				t.Helper()
-				a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
-				a.judge(t, "n1", time.Now(), 22)
-				must.Equal(t, "before maintenance", "warning", func() string { body, _ := a.overview(t, ""); return body.Sentence.Tone }())
-				inMaintenance(t, a, room)
-			},
-			want: shownSentence{Says: "maintenance", Tone: "note"},
-		},
-		"service late": {
-			readings: map[string][2]float64{"n1": {22, 22}},
-			then: func(t *testing.T, a *testCustomer, _ int64) {
-				t.Helper()
-				must.Do(t, a.store.RecordProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
-			},
-			want: shownSentence{Says: "service_late", Tone: "note"},
-		},
-		"service late, and too hot": {
-			readings: map[string][2]float64{"n1": {50, 55}},
-			then: func(t *testing.T, a *testCustomer, _ int64) {
-				t.Helper()
-				must.Do(t, a.store.RecordProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
-			},
-			want: hot,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, a := newTestCustomer(t)
-			room := a.heldSensor(t, "n1", "n2", "n3")
-			for node, temperatures := range c.readings {
-				now := s.now()
-				s.reading(t, node, now.Add(-5*time.Minute), temperatures[0], 40)
-				s.reading(t, node, now, temperatures[1], 40)
-				s.judge(t, node, now, temperatures[1])
-			}
-			if c.then != nil {
-				c.then(t, a, room)
-			}
+		"no sensor reports": {nil, nil, shownSentence{Says: "no_sensor_reports", Tone: "note"}},
+		"nothing wrong":     {readings{"n1": {22, 22}}, nil, shownSentence{Says: "nothing_wrong", Tone: "quiet"}},
+		"outside the recommended range": {readings{"n1": {28, 28}, "n2": {22, 30.5}, "n3": {22, 22}}, nil, shownSentence{
+			Says: "outside_recommended", Tone: "note", Room: "Hall", SensorID: "n2", Sensor: "Rack", Quantity: "temperature", Value: 30.5, Limit: 27, Outside: 2,
+		}},
+		"incident": {warming, nil, hot},
+		"incident, of which the air dries": {warming, func(a *testCustomer, _ int64) { // by more than it is too hot
+			a.create(t, "/api/v1/rules", `{"quantity":"humidity","direction":"below","limit":80,"for_s":0,"clear_margin":0,"clear_for_s":0,"severity":"critical","enabled":true}`)
+			a.judge(t, "n1", time.Now(), 55)
+			must.Equal(t, "excursions", 2, a.incidents(t, "")[0].Excursions)
+		}, hot},
+		"incident, and another": {readings{"n1": {50, 55}, "n2": {22, 22}}, func(a *testCustomer, _ int64) {
+			a.sensors(t, a.room(t, "Attic"), "n4")
+			a.judge(t, "n4", time.Now(), 51)
+		}, beside},
+		"incident of a reading that is not stored yet": {nil, func(a *testCustomer, _ int64) {
+			r := reading.Reading{NodeID: "n1", MessageID: "first", Time: reading.TruncateTime(time.Now()), Temperature: 55, Humidity: 40}
+			must.Do(t, a.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: time.Now(), Defaults: alert.Defaults()}))
+		}, unstored},
+		"taken": {warming, func(a *testCustomer, _ int64) {
+			a.act(t, a.incidents(t, "")[0].ID, `"action":"hand_over","to":"Anna"`)
+		}, taken},
+		"silenced alone": {readings{"n1": {22, 22}}, func(a *testCustomer, room int64) {
+			a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
+			a.judge(t, "n1", time.Now(), 22)
 			body, _ := a.overview(t, "")
-			got := body.Sentence
-			if c.want.Says == "incident" {
-				c.want.IncidentID = body.Incidents[0].ID
-				if got.Since == nil || s.now().Sub(*got.Since) > time.Minute {
-					t.Errorf("since %v", got.Since)
-				}
+			must.Equal(t, "before maintenance", "warning", body.Sentence.Tone)
+			began := time.Now().Add(-time.Minute).Format(time.RFC3339)
+			a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, room))
+		}, shownSentence{Says: "maintenance", Tone: "note"}},
+		"service late":              {readings{"n1": {22, 22}}, late, shownSentence{Says: "service_late", Tone: "note"}},
+		"service late, and too hot": {warming, late, hot},
+	} {
+		s, a := newTestCustomer(t)
+		room := a.heldSensor(t, "n1", "n2", "n3")
+		for node, temperatures := range c.readings {
+			now := s.now()
+			s.reading(t, node, now.Add(-5*time.Minute), temperatures[0], 40)
+			s.reading(t, node, now, temperatures[1], 40)
+			s.judge(t, node, now, temperatures[1])
+		}
+		if c.then != nil {
+			c.then(a, room)
+		}
+		body, _ := a.overview(t, "")
+		got := body.Sentence
+		if c.want.Says == "incident" {
+			c.want.IncidentID = body.Incidents[0].ID
+			if got.Since == nil || s.now().Sub(*got.Since) > time.Minute {
+				t.Errorf("%s: since %v", name, got.Since)
 			}
-			got.Since, got.ValueAt = nil, nil
-			if math.Abs(got.Rate-c.want.Rate) < 0.05 { // the clock goes on between two readings
-				got.Rate = c.want.Rate
-			}
-			must.Equal(t, "", c.want, got)
-		})
+		}
+		got.Since, got.ValueAt = nil, nil
+		if math.Abs(got.Rate-c.want.Rate) < 0.05 { // the clock goes on between two readings
+			got.Rate = c.want.Rate
+		}
+		must.Equal(t, name, c.want, got)
 	}
 }
 
-// TestDeadSensorIsNotHot shows contract 5.10: a sensor that died hot is critical still, but does not
-// report, and what is so now comes before it.
+// TestDeadSensorIsNotHot shows contract 5.10: a sensor that died hot is critical, but what is so now comes before it.
 func TestDeadSensorIsNotHot(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -377,24 +320,18 @@ func TestDeadSensorIsNotHot(t *testing.T) {
 	}
 	s.judge(t, "s1", died.Add(time.Second), 60)
 	alone, _ := a.overview(t, "")
-	if said := alone.Sentence; said.Says != "incident" || said.SensorID != "s1" || said.ValueAt == nil || !said.ValueAt.Equal(reading.TruncateTime(died.Add(time.Second))) || said.Outside != 0 {
-		t.Errorf("alone: %+v", said)
-	}
+	said := alone.Sentence
+	must.Equal(t, "alone", []any{"incident", "s1", 0}, []any{said.Says, said.SensorID, said.Outside})
+	must.Equal(t, "as of", reading.TruncateTime(died.Add(time.Second)).UTC(), said.ValueAt.UTC())
 	s.judge(t, "t1", s.now(), 51)
 	body, _ := a.overview(t, "")
-	if first, second := body.Rooms[0], body.Rooms[1]; first.Name != "Live Hall" || *first.MaxTemperature != 51 || second.State != "critical" || second.MaxTemperature != nil {
-		t.Errorf("rooms: %+v", body.Rooms)
-	}
+	first, second := body.Rooms[0], body.Rooms[1]
+	must.Equal(t, "rooms", []any{"Live Hall", 51.0, "critical", true},
+		[]any{first.Name, *first.MaxTemperature, second.State, second.MaxTemperature == nil})
 	must.Equal(t, "reporting", []int{1, 2}, []int{body.Counts["reporting"], body.Counts["critical"]})
-	if dead := body.Sensors[0]; dead.Reports || dead.State != "critical" {
-		t.Errorf("%+v", dead)
-	}
-	if body.Sentence.SensorID != "t1" || body.Sentence.Outside != 1 {
-		t.Errorf("%+v", body.Sentence)
-	}
-	if now := body.Incidents[1].Now; !now.Silent || *now.Value != 60 || now.Rate != nil || now.Sensors != 0 || now.Heard != 0 {
-		t.Errorf("%+v", now)
-	}
+	must.Equal(t, "the dead one", "false critical", fmt.Sprint(body.Sensors[0].Reports, " ", body.Sensors[0].State))
+	must.Equal(t, "sentence", "t1 1", fmt.Sprint(body.Sentence.SensorID, " ", body.Sentence.Outside))
+	must.Equal(t, "now", &shownNow{Value: new(60.0), Silent: true}, body.Incidents[1].Now)
 }
 
 // states has ingest store the state of a node that has sent a reading some time before now.
@@ -415,17 +352,12 @@ func TestThermometerThatStopped(t *testing.T) {
 	s.states(t, "half", 0, reading.Missing(), 41)
 	s.states(t, "whole", 0, 22, 40)
 	body, _ := a.overview(t, "")
-	if room := body.Rooms[0]; room.MaxTemperature == nil || *room.MaxTemperature != 22 {
-		t.Errorf("%+v", room)
-	}
-	if body.Sentence.Outside != 0 || body.Sentence.Cause != "sensor" {
-		t.Errorf("%+v", body.Sentence)
-	}
+	must.Equal(t, "highest of the room", new(22.0), body.Rooms[0].MaxTemperature)
+	must.Equal(t, "sentence", "sensor 0", fmt.Sprint(body.Sentence.Cause, " ", body.Sentence.Outside))
 	must.Equal(t, "the newest of each", []float64{45, 41}, []float64{*body.Sensors[0].Temperature, *body.Sensors[0].Humidity})
 }
 
-// TestRoomsInOrderOfTrouble has rooms come by state, then by how far an incident is beyond its
-// limit, then by how far a sensor is beyond the recommended range, then by name.
+// TestRoomsInOrderOfTrouble has rooms come by state, by how far beyond a limit or the recommended range, and by name.
 func TestRoomsInOrderOfTrouble(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
@@ -456,4 +388,158 @@ func TestRoomsInOrderOfTrouble(t *testing.T) {
 	must.Equal(t, "", []string{
 		"Ablaze critical", "Burning critical", "Mute silent", "Damp warning", "New unreported", "Hot ok", "Cold ok", "Warm ok", "Empty ok", "Hall 9 ok", "Hall 10 ok",
 	}, got)
+}
+
+// scraped is the Accept of Prometheus 2.42, which Debian has.
+const scraped = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+
+// metrics scrapes as Prometheus does, or as accept says.
+func (s *testAPI) metrics(tb testing.TB, key, accept string) reply {
+	tb.Helper()
+	return s.send(tb, key, "GET", "/api/v1/metrics", "", map[string]string{"Accept": accept}).is(tb, 200)
+}
+
+// TestMetrics reads the metrics of two rooms as Prometheus and as curl do; promtool judges them. Contract 12.8.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	hall := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall \"A\\B\""}`)
+	lab := a.room(t, "Lab")
+	for id, room := range map[string]int64{"hall-1": hall, "hall-2": hall, "lab-1": lab} {
+		a.sensors(t, room, id)
+	}
+	now := s.now()
+	s.reading(t, "hall-1", now, 55.5, 40)
+	s.judge(t, "hall-1", now, 55.5)
+	s.reading(t, "lab-1", now, 20, 50)
+	all, limited := a.key(t, `"scope":"read"`), a.key(t, fmt.Sprintf(`"scope":"read","room_ids":[%d]`, lab))
+	const room = `room="Hall \"A\\B\""`
+
+	got := s.metrics(t, all.text, scraped)
+	must.Contain(t, "Content-Type", got.header.Get("Content-Type"),
+		"application/openmetrics-text; version=1.0.0; charset=utf-8")
+	must.Equal(t, "it ends", true, strings.HasSuffix(string(got.body), "\n# EOF"))
+	got.has(t, 200,
+		"# TYPE coldaisle_temperature_celsius gauge\n",
+		`coldaisle_temperature_celsius{node_id="hall-1",sensor="Rack",`+room+`,gateway=""} 55.5`+"\n",
+		`coldaisle_relative_humidity_ratio{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.5`+"\n",
+		`coldaisle_dew_point_celsius{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 9.25`,
+		`coldaisle_last_reading_timestamp_seconds{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} `+
+			strconv.FormatFloat(float64(now.UnixMilli())/1000, 'g', -1, 64)+"\n",
+		`coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 1.0`+"\n",
+		`coldaisle_sensor_up{node_id="hall-2",sensor="Rack",`+room+`,gateway=""} 0.0`+"\n",
+		`coldaisle_incidents{`+room+`,cause="too_hot",severity="critical",state="open"} 1.0`+"\n",
+		"coldaisle_probe_lateness_seconds 0.0\n",
+	)
+
+	// As curl asks.
+	plain := s.metrics(t, all.text, "*/*")
+	must.Contain(t, "Content-Type", plain.header.Get("Content-Type"), "text/plain; version=0.0.4")
+	plain.lacks(t, "EOF")
+	judge := exec.CommandContext(t.Context(), tooltest.Program(t, "promtool"), "check", "metrics")
+	judge.Stdin = strings.NewReader(string(plain.body) + "\n") // which a reply has lost
+	if said, err := judge.CombinedOutput(); err != nil || len(bytes.TrimSpace(said)) > 0 {
+		t.Errorf("promtool: %v: %s", err, said)
+	}
+
+	// A key for a room.
+	s.metrics(t, limited.text, scraped).has(t, 200, "lab-1").lacks(t, "hall", "Hall")
+
+	// Later nothing has come: the values of silent sensors are gone, and what was wrong is wrong still.
+	s.forward(time.Hour)
+	const silent = `coldaisle_incidents{room="Lab",cause="silent",severity="warning",state="open"} 1.0`
+	s.metrics(t, all.text, scraped).has(t, 200, silent, "coldaisle_last_reading_timestamp_seconds{",
+		`coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.0`,
+		`coldaisle_incidents{`+room+`,cause="too_hot",severity="critical",state="open"} 1.0`).lacks(t, "coldaisle_temperature_celsius{")
+	s.metrics(t, limited.text, scraped).has(t, 200, silent).lacks(t, "Hall")
+
+	// Without a sensor there is little to tell, in the right form.
+	s.metrics(t, s.customer(t).token, scraped).has(t, 200, "coldaisle_probe_lateness_seconds 0.0\n# EOF")
+}
+
+func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []string) {
+	t.Helper()
+	for line := range strings.Lines(string(s.metrics(t, a.token, scraped).body)) {
+		if rest, ok := strings.CutPrefix(line, "coldaisle_incidents{"); ok {
+			series = append(series, "{"+strings.TrimSpace(rest))
+		}
+	}
+	return series
+}
+
+// TestMetricsOfWhoHasIt tells what somebody has taken, and what is in maintenance, from what calls. Contract 12.8.
+func TestMetricsOfWhoHasIt(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	rooms := map[string]int64{}
+	for _, name := range []string{"A", "B", "C"} {
+		rooms[name] = a.room(t, name)
+		a.sensors(t, rooms[name], "hot-"+name, "cellar-"+name, "silent-"+name)
+		s.judge(t, "hot-"+name, s.now(), 55)
+		s.reading(t, "silent-"+name, s.now().Add(-10*time.Minute), 20, 40)
+	}
+	s.silentGateway(t, a, s.now().Add(-10*time.Minute), "cellar-A", "cellar-B", "cellar-C")
+	series := func(gateway string, states ...string) []string {
+		want := []string{fmt.Sprintf(`{room="",cause="silent",severity="critical",state=%q} 1.0`, gateway)}
+		for k, state := range states {
+			for _, of := range []string{`cause="silent",severity="warning"`, `cause="too_hot",severity="critical"`} {
+				want = append(want, fmt.Sprintf(`{room="%c",%s,state=%q} 1.0`, 'A'+k, of, state))
+			}
+		}
+		return want
+	}
+	must.Equal(t, "at first", series("open", "open", "open", "open"), s.countedIncidents(t, a))
+
+	for _, room := range []string{"B", "C"} {
+		for _, i := range a.incidents(t, fmt.Sprintf("?room_id=%d", rooms[room])) {
+			if i.RoomID != 0 {
+				a.act(t, i.ID, `"action":"take"`)
+			}
+		}
+	}
+	began := s.now().Add(-time.Minute).Format(time.RFC3339)
+	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, rooms["C"]))
+	must.Equal(t, "B taken, C in maintenance and taken", series("open", "open", "taken", "silenced"), s.countedIncidents(t, a))
+
+	a.call(t, a.token, "DELETE", fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
+	must.Equal(t, "after maintenance", series("open", "open", "taken", "taken"), s.countedIncidents(t, a))
+
+	// A gateway's silence calls while one of its nodes is not in maintenance.
+	for k, sensor := range []string{"hot-A", "silent-A", "cellar-A", "cellar-B", "cellar-C"} {
+		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q,"confirm":true}`, began, sensor))
+		if k == 3 {
+			must.Equal(t, "maintenance of all but one", series("open", "silenced", "taken", "taken"), s.countedIncidents(t, a))
+		}
+	}
+	must.Equal(t, "maintenance of all of the gateway's", series("silenced", "silenced", "taken", "taken"), s.countedIncidents(t, a))
+}
+
+// TestMetricsOfASlowQuantity has the humidity, which comes each ten minutes, beside a temperature that comes each 30 s.
+func TestMetricsOfASlowQuantity(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	a.heldSensor(t, "slow")
+	for before := 27 * time.Minute; before >= 0; before -= 30 * time.Second {
+		humidity := reading.Missing()
+		if before%(10*time.Minute) == 7*time.Minute {
+			humidity = 40
+		}
+		s.states(t, "slow", before, 22, humidity)
+	}
+	for _, name := range []string{"temperature_celsius", "relative_humidity_ratio", "dew_point_celsius"} {
+		s.metrics(t, a.token, scraped).has(t, 200, "coldaisle_"+name+`{node_id="slow"`)
+	}
+}
+
+// TestMetricsOfALateIncident counts one as late until a reading comes in time. Contract 11.1, 12.8.
+func TestMetricsOfALateIncident(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	a.heldSensor(t, "hot")
+	now := s.now()
+	s.judgeArrived(t, "hot", now.Add(-time.Minute-incident.JoinGap), now, 55)
+	late := []string{`{room="Hall",cause="silent",severity="warning",state="open"} 1.0`, `{room="Hall",cause="too_hot",severity="critical",state="late"} 1.0`}
+	must.Equal(t, "", late, s.countedIncidents(t, a))
+	s.judge(t, "hot", now, 55)
+	must.Equal(t, "after a reading in time", `{room="Hall",cause="too_hot",severity="critical",state="open"} 1.0`, s.countedIncidents(t, a)[1])
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type recipe struct {
 	files       map[string]string // the configurations that it links, by name
 }
 
+// recipes are the sections by their titles.
 func recipes(t *testing.T) map[string]recipe {
 	t.Helper()
 	page := must.Get(os.ReadFile("../../docs/recipes.md"))(t)
@@ -69,8 +71,7 @@ func (r recipe) run(t *testing.T, folder string, environment ...string) []string
 	return said
 }
 
-// TestRecipes runs what docs/recipes.md tells people to do, or shows that the page says
-// that it is not run, and holds that against what those projects document.
+// TestRecipes runs what docs/recipes.md tells people to do, or shows that the page says that it is not run.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	all := recipes(t)
@@ -106,8 +107,7 @@ func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
 	return a
 }
 
-// testTelegrafRecipe leaves the files to edge-gateway/telegraftest, looks for what never blocks
-// Telegraf, and runs the commands in a folder that stands for the root.
+// testTelegrafRecipe leaves files to edge-gateway/telegraftest, and runs the commands in a folder for the root.
 func testTelegrafRecipe(t *testing.T, r recipe) {
 	t.Helper()
 	folder := t.TempDir()
@@ -125,20 +125,13 @@ func testTelegrafRecipe(t *testing.T, r recipe) {
 		"telegraf/telegraf.d/redfish.conf": `(?s)^\[\[inputs.redfish]]\n  address = "https://10.0.0.1"\n.*\[\[inputs.redfish]]\n  address = "https://bmc-2.example.net"\n.*true\n$`,
 	} {
 		path := filepath.Join(folder, "etc", name)
-		if written := must.Get(os.ReadFile(path))(t); !regexp.MustCompile(want).Match(written) || must.Get(os.Stat(path))(t).Mode().Perm() != 0o600 {
-			t.Errorf("%s is\n%s", name, written)
-		}
+		must.Equal(t, name+" is "+want, true, regexp.MustCompile(want).Match(must.Get(os.ReadFile(path))(t)))
+		must.Equal(t, name, os.FileMode(0o600), must.Get(os.Stat(path))(t).Mode().Perm())
 	}
-	output := r.files["telegraf.conf"]
-	for _, want := range []string{"/api/v1/telegraf", "json_timestamp_units", "metric_batch_size = 500", "non_retryable_statuscodes = [400, 413]"} {
-		if !strings.Contains(output, want) {
-			t.Errorf("telegraf.conf has no %s", want)
-		}
-	}
+	must.Contain(t, "telegraf.conf", r.files["telegraf.conf"],
+		"/api/v1/telegraf", "json_timestamp_units", "metric_batch_size = 500", "non_retryable_statuscodes = [400, 413]")
 	for _, name := range []string{"redfish.conf", "ipmi.conf", "snmp.conf", "mqtt.conf", "upsd.conf"} {
-		if !strings.Contains(r.files[name], "[[inputs.") {
-			t.Errorf("%s reads nothing", name)
-		}
+		must.Contain(t, name, r.files[name], "[[inputs.")
 	}
 }
 
@@ -151,22 +144,20 @@ func testShellRecipe(t *testing.T, r recipe) {
 	folder := t.TempDir()
 	said := r.run(t, folder, "COLDAISLE_URL="+s.url, "EMAIL="+a.email, "PASSWORD="+a.password)
 	for i, want := range []string{
-		"", "", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall too_hot: Temperature above 50.0 °C", "node_id,timestamp,", "createAPIKey",
+		"^$", "^$", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall too_hot: Temperature above 50.0 °C",
+		"node_id,timestamp,", "createAPIKey",
 	} {
-		if !strings.Contains(said[i], want) || (want == "") != (said[i] == "") {
+		if !regexp.MustCompile(want).MatchString(said[i]) {
 			t.Errorf("%s\nsaid %q, want %q", r.commands[i], said[i], want)
 		}
 	}
 	must.Equal(t, "commands", 6, len(said))
 	for _, name := range []string{"coldaisle.key", "coldaisle.header"} {
-		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
+		must.Equal(t, name, os.FileMode(0o600), must.Get(os.Stat(filepath.Join(folder, name)))(t).Mode().Perm())
 	}
 }
 
-// testPrometheusRecipe has Debian's Prometheus scrape by the recipe's configuration, fire
-// by its rules, and Debian's Alertmanager send e-mail and call a webhook.
+// testPrometheusRecipe has Debian's Prometheus scrape and fire by the recipe, and its Alertmanager mail and call.
 func testPrometheusRecipe(t *testing.T, r recipe) {
 	t.Helper()
 	tooltest.Program(t, "promtool")
@@ -239,9 +230,9 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 		return len(answer.Data.Result)
 	}
 	// What the dashboard of the other recipe asks, there is.
-	for _, query := range dashboardQueries(t) {
-		if results(strings.ReplaceAll(query, "$room", ".*")) == 0 {
-			t.Errorf("%s finds nothing", query)
+	for _, panel := range readDashboard(t).Panels {
+		for _, target := range panel.Targets {
+			must.Equal(t, target.Expr+" finds something", true, results(strings.ReplaceAll(target.Expr, "$room", ".*")) > 0)
 		}
 	}
 
@@ -312,32 +303,18 @@ func smtpSink(t *testing.T) (address string, mails <-chan string) {
 }
 
 func receiveMail(connection net.Conn) string {
+	answers := map[string]string{"EHLO": "250-sink\r\n250 AUTH PLAIN", "AUTH": "235 welcome", "DATA": "354 go on", "QUIT": "221 bye"}
 	var said strings.Builder
-	answer := func(line string) { _, _ = io.WriteString(connection, line+"\r\n") }
-	answer("220 sink")
+	_, _ = io.WriteString(connection, "220 sink\r\n")
 	content := false
 	for lines := bufio.NewScanner(connection); lines.Scan(); {
-		line := lines.Text()
-		_, _ = said.WriteString(line + "\n")
-		verb, _, _ := strings.Cut(strings.ToUpper(line), " ")
-		switch {
-		case content && line == ".":
-			content = false
-			answer("250 taken")
-		case content:
-		case verb == "EHLO":
-			answer("250-sink\r\n250 AUTH PLAIN")
-		case verb == "AUTH":
-			answer("235 welcome")
-		case verb == "DATA":
-			content = true
-			answer("354 go on")
-		case verb == "QUIT":
-			answer("221 bye")
-			return said.String()
-		default:
-			answer("250 ok")
+		_, _ = said.WriteString(lines.Text() + "\n")
+		verb, _, _ := strings.Cut(strings.ToUpper(lines.Text()), " ")
+		if content && verb != "." {
+			continue
 		}
+		content = verb == "DATA"
+		_, _ = io.WriteString(connection, cmp.Or(answers[verb], "250 ok")+"\r\n")
 	}
 	return said.String()
 }
@@ -345,15 +322,12 @@ func receiveMail(connection net.Conn) string {
 // dashboard is what Grafana's dashboard JSON model has of what ours uses:
 // https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
 type dashboard struct {
-	UID           string `json:"uid"`
-	Title         string
-	Tags          []string
-	Timezone      string
-	Editable      bool
-	Refresh       string
-	SchemaVersion int
-	Time          struct{ From, To string }
-	Templating    struct {
+	UID, Title, Timezone, Refresh string
+	Tags                          []string
+	Editable                      bool
+	SchemaVersion                 int
+	Time                          struct{ From, To string }
+	Templating                    struct {
 		List []struct {
 			Name, Label, Type, Query, AllValue string
 			Datasource                         dataSource
@@ -363,7 +337,7 @@ type dashboard struct {
 		}
 	}
 	Panels []struct {
-		ID          int `json:"id"`
+		ID          int
 		Type, Title string
 		Datasource  dataSource
 		GridPos     struct{ X, Y, W, H int }
@@ -373,45 +347,26 @@ type dashboard struct {
 			Overrides []struct{}
 		}
 		Targets []struct {
-			RefID              string `json:"refId"`
-			Expr, LegendFormat string
-			Datasource         dataSource
+			RefID, Expr, LegendFormat string
+			Datasource                dataSource
 		}
 	}
 }
 
-type dataSource struct {
-	Type string
-	UID  string `json:"uid"`
-}
+type dataSource struct{ Type, UID string }
 
-func readDashboard(t *testing.T) dashboard {
+func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	file := must.Get(os.Open("../../docs/recipes/grafana-dashboard.json"))(t)
-	defer file.Close() //nolint:errcheck // of a test
-	var d dashboard
-	decoder := json.NewDecoder(file)
+	decoder := json.NewDecoder(bytes.NewReader(must.Get(os.ReadFile("../../docs/recipes/grafana-dashboard.json"))(t)))
 	decoder.DisallowUnknownFields()
 	must.Do(t, decoder.Decode(&d))
 	return d
 }
 
-func dashboardQueries(t *testing.T) []string {
-	t.Helper()
-	var queries []string
-	for _, panel := range readDashboard(t).Panels {
-		for _, target := range panel.Targets {
-			queries = append(queries, target.Expr)
-		}
-	}
-	return queries
-}
-
 func notRun(t *testing.T, r recipe) {
 	t.Helper()
-	if !strings.Contains(r.text, "*Not run: ") || len(r.commands) > 0 {
-		t.Errorf("%s does not say that it is not run, or has commands %q", r.title, r.commands)
-	}
+	must.Contain(t, r.title, r.text, "*Not run: ")
+	must.Equal(t, r.title+" has commands", 0, len(r.commands))
 }
 
 func testGrafanaRecipe(t *testing.T, r recipe) {
@@ -453,10 +408,9 @@ func testGrafanaRecipe(t *testing.T, r recipe) {
 func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	t.Helper()
 	notRun(t, r)
-	// Of https://www.home-assistant.io/integrations/rest/: resource is "The resource or endpoint
-	// that contains the value", headers "The headers for the requests", scan_interval "Define the
-	// refrequency to call the REST endpoint in seconds", sensor "A list of sensors to create from
-	// the shared data", with what /integrations/sensor.rest has.
+	// Of https://www.home-assistant.io/integrations/rest/: resource is "The resource or endpoint that contains the value",
+	// headers "The headers for the requests", scan_interval "Define the refrequency to call the REST endpoint in seconds",
+	// sensor "A list of sensors to create from the shared data", with what /integrations/sensor.rest has.
 	var configuration struct {
 		REST []struct {
 			Resource     string
@@ -482,11 +436,112 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	asked := configuration.REST[0]
 	address := must.Get(url.Parse(asked.Resource))(t)
 	a.token = a.key(t, `"scope":"read"`).text
-	answer := get[map[string]any](t, a, http.MethodGet, address.Path, "")
+	answer := get[map[string]any](t, a, "GET", address.Path, "")
 	for _, sensor := range asked.Sensor {
 		field := strings.TrimSuffix(strings.TrimPrefix(sensor.ValueTemplate, "{{ value_json."), " }}")
 		if _, ok := answer[field].(float64); !ok || field != sensor.DeviceClass {
 			t.Errorf("%s: %v", sensor.ValueTemplate, answer)
 		}
+	}
+}
+
+// promSeries and promQuery are parts of promtool's format for unit tests:
+// https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/.
+type promSeries struct{ Series, Values string }
+
+type promQuery struct {
+	Expr     string
+	EvalTime string       `yaml:"eval_time"`
+	Samples  []promSample `yaml:"exp_samples"`
+}
+
+type promSample struct {
+	Labels string
+	Value  int
+}
+
+// TestRecipesAlertRules runs promtool on the rules as readers copy them: steps of 30 s, changes at 10 and 20 minutes.
+func TestRecipesAlertRules(t *testing.T) {
+	t.Parallel()
+	promtool := tooltest.Program(t, "promtool")
+	rules := recipes(t)["Prometheus and Alertmanager"].files["coldaisle.rules.yml"]
+	const (
+		scrape      = `up{job="coldaisle",instance="c"}`
+		temperature = `coldaisle_temperature_celsius{job="coldaisle",instance="c",node_id="n",sensor="Rack 12",room="Hall",gateway=""}`
+		sensorUp    = `coldaisle_sensor_up{job="coldaisle",instance="c",node_id="n",sensor="Rack 12",room="Hall",gateway=""}`
+		always      = "1x100"
+	)
+	incident := func(cause, severity, state string) string {
+		return fmt.Sprintf(`coldaisle_incidents{job="coldaisle",instance="c",room="Hall",cause=%q,severity=%q,state=%q}`, cause, severity, state)
+	}
+	hot := func(state string) string { return incident("too_hot", "critical", state) }
+	open, taken, silenced, late := hot("open"), hot("taken"), hot("silenced"), hot("late")
+	silent, warning := incident("silent", "warning", "open"), incident("too_hot", "warning", "open")
+	quiet := incident("silent", "warning", "silenced")
+	type of map[string]string
+	for name, test := range map[string]struct {
+		scraped, temperature, up string
+		incidents                of
+		alerts                   string // pages, mails and unreachable ones that fire at 5, 15, 25 and 45 minutes
+	}{
+		"quiet":         {always, "24x100", always, nil, "0000 0000 0000"},
+		"node dies hot": {always, "45x20 stale", "1x20 0x80", of{open: always, silent: "_x35 1x65"}, "1111 1122 0000"},
+		"scrape fails and returns": {
+			"1x20 0x40 1x40", "45x20 stale _x39 45x40", "1x20 stale _x39 1x40", of{open: "1x20 stale _x39 1x40"}, "1111 1111 0010",
+		},
+		"over while the scrape fails": {
+			"1x20 0x40 1x40", "45x20 stale _x39 24x40", "1x20 stale _x39 1x40", of{open: "1x20 stale"}, "1110 1110 0010",
+		},
+		"over, then the scrape fails": {"1x40 0x60", "45x20 24x20 stale", "1x40 stale", of{open: "1x20 stale"}, "1000 1000 0001"},
+		"acknowledged, then worse": {
+			always, "45x100", always, of{open: "1x20 stale _x39 1x40", taken: "_x21 1x39 stale"}, "1001 1111 0000",
+		},
+		"acknowledged, the scrape fails, acknowledged still": {
+			"1x40 0x20 1x40", "45x40 stale _x19 45x40", "1x40 stale _x19 1x40",
+			of{open: "1x20 stale", taken: "_x21 1x19 stale _x19 1x40"},
+			"1000 1111 0000",
+		},
+		"acknowledged, then over": {
+			always, "45x40 24x60", always, of{open: "1x20 stale", taken: "_x21 1x19 stale"}, "1000 1100 0000",
+		},
+		"begins and ends in maintenance": {always, "45x40 24x60", always, of{silenced: "1x40 stale"}, "0000 0000 0000"},
+		"over, another came late":        {always, "45x40 24x60", always, of{open: "1x40 stale", late: always}, "1100 1100 0000"},
+		"in maintenance from 10 to 30 minutes, hot throughout": {
+			always, "45x100", always, of{open: "1x20 stale _x39 1x40", silenced: "_x21 1x39 stale"}, "1001 1111 0000",
+		},
+		"a sensor falls silent in maintenance":  {always, "24x20 stale", "1x20 0x80", of{quiet: "_x21 1x79"}, "0000 0000 0000"},
+		"one taken, another of the room begins": {always, "45x100", always, of{taken: always, open: "_x21 1x79"}, "0111 0111 0000"},
+		"a warning is mailed":                   {always, "28x100", always, of{warning: always}, "0000 1111 0000"},
+		"recovers":                              {always, "45x20 24x80", always, of{open: "1x20 stale"}, "1000 1000 0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			series := []promSeries{{scrape, test.scraped}, {temperature, test.temperature}, {sensorUp, test.up}}
+			for name, values := range test.incidents {
+				series = append(series, promSeries{name, values})
+			}
+			var queries []promQuery
+			for k, at := range []string{"5m", "15m", "25m", "45m"} {
+				for i, matchers := range []string{
+					`room="Hall",severity="page"`, `room="Hall",severity="ticket"`, `alertname="ColdaisleUnreachable"`,
+				} {
+					expr := `count(ALERTS{alertstate="firing",` + matchers + `}) or vector(0)`
+					queries = append(queries, promQuery{expr, at, []promSample{{"{}", int(test.alerts[5*i+k] - '0')}}})
+				}
+			}
+			folder := t.TempDir()
+			content := must.Get(yaml.Marshal(map[string]any{
+				"rule_files": []string{"coldaisle.rules.yml"}, "evaluation_interval": "30s",
+				"tests": []map[string]any{{"interval": "30s", "input_series": series, "promql_expr_test": queries}},
+			}))(t)
+			for name, content := range map[string]string{"coldaisle.rules.yml": rules, "test.yml": string(content)} {
+				must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+			}
+			run := exec.CommandContext(t.Context(), promtool, "test", "rules", "test.yml")
+			run.Dir = folder
+			if said, err := run.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, strings.TrimSpace(string(said)))
+			}
+		})
 	}
 }

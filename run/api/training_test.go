@@ -3,9 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -16,8 +14,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// newLearningCustomer is an account with so many verdicts, and so many predictions to validate, as
-// detection records them: what comes by the API never counts towards a run.
+// newLearningCustomer is an account with so many verdicts, and so many predictions to validate, as detection makes them.
 func newLearningCustomer(t *testing.T, to *published[wire.Retraining], validated, open int) (*testCustomer, []int64) {
 	t.Helper()
 	_, a := newTestCustomer(t, func(d *Config) { d.Publisher = to })
@@ -30,13 +27,21 @@ func newLearningCustomer(t *testing.T, to *published[wire.Retraining], validated
 	return a, ids[validated:]
 }
 
-func (a *testCustomer) validate(t *testing.T, id int64) {
+// runs are the ids of the account's training runs.
+func (a *testCustomer) runs(t *testing.T) (ids []int64) {
 	t.Helper()
-	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`).is(t, 200)
+	for _, run := range get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/ml/retraining/history", "") {
+		ids = append(ids, run.ID)
+	}
+	return ids
 }
 
-// TestHundredthValidation lets the last validations come at once: one run
-// begins, and one request is published. Contract 7.6.
+func (a *testCustomer) validate(t *testing.T, id int64) {
+	t.Helper()
+	a.call(t, a.token, "PUT", fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`).is(t, 200)
+}
+
+// TestHundredthValidation lets the last validations come at once: one run begins and is published once. Contract 7.6.
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
 	var topic published[wire.Retraining]
@@ -52,18 +57,11 @@ func TestHundredthValidation(t *testing.T) {
 	if len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount < learning.RetrainingCount || got[0].RequestedAt.IsZero() {
 		t.Fatalf("requests %+v, want one", got)
 	}
-	history := a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "")
-	if strings.Count(string(history.body), `"id"`) != 1 || !strings.Contains(string(history.body), fmt.Sprintf(`"id":%d,`, got[0].TrainingRunID)) {
-		t.Errorf("history %s", history.body)
-	}
-	if stats := a.call(t, a.token, http.MethodGet, "/api/v1/prediction-feedback/stats", ""); !strings.Contains(string(stats.body), `"ready_for_retraining":true`) {
-		t.Errorf("stats %s", stats.body)
-	}
+	must.Equal(t, "runs", []int64{got[0].TrainingRunID}, a.runs(t))
+	a.call(t, a.token, "GET", "/api/v1/prediction-feedback/stats", "").has(t, 200, `"ready_for_retraining":true`)
 }
 
-// TestHundredthVerdictOnAnExcursion gives the last of a hundred verdicts on an anomaly: the
-// run begins as after a validation, and a change of that verdict begins no other. Contract
-// 7.6, 11.9.
+// TestHundredthVerdictOnAnExcursion has a verdict on an anomaly begin the run, and its change none. Contract 7.6, 11.9.
 func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	t.Parallel()
 	var topic published[wire.Retraining]
@@ -72,15 +70,14 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	judge := fmt.Sprintf("/api/v1/excursions/%d/verdict", a.anomaly(t, "node-1"))
 	must.Equal(t, "requests before the hundredth", 0, len(topic.all()))
 	for _, verdict := range []string{"right", "wrong"} {
-		a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
-		if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount != learning.RetrainingCount {
-			t.Fatalf("requests after %s: %+v, want one", verdict, got)
-		}
+		a.call(t, a.token, "PUT", judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
+		got := topic.all()
+		must.Equal(t, "requests after "+verdict, []any{1, "auto_100_validated", learning.RetrainingCount},
+			[]any{len(got), got[0].TriggeredBy, got[0].ValidatedCount})
 	}
 }
 
-// TestPublishFails shows that a run whose request could not be published is
-// neither lost nor begun twice: the next validation publishes it.
+// TestPublishFails has a run whose request could not be published: the next validation publishes it, once.
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
 	topic := published[wire.Retraining]{fail: errors.New("Pub/Sub is away")}
@@ -91,8 +88,7 @@ func TestPublishFails(t *testing.T) {
 	topic.failing(nil)
 	a.validate(t, ids[2])
 	must.Equal(t, "requests, of which one waited", 1, len(topic.all()))
-	history := string(a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "").body)
-	must.Equal(t, fmt.Sprintf("history %s, want one run", history), 1, strings.Count(history, `"id"`))
+	must.Equal(t, "runs", 1, len(a.runs(t)))
 }
 
 // TestRunPublishesWhatWaits shows the other way: nobody validates any more.
@@ -100,37 +96,31 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	t.Parallel()
 	topic := published[wire.Retraining]{fail: errors.New("Pub/Sub is away")}
 	a, _ := newLearningCustomer(t, &topic, 0, 0)
-	a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "").is(t, 202)
+	a.call(t, a.token, "POST", "/api/v1/ml/retraining/trigger", "").is(t, 202)
 	topic.failing(nil)
 	a.running(t)
 	must.Eventually(t, "the request", func() bool { return len(topic.all()) > 0 })
-	if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "manual" {
-		t.Errorf("requests %+v", got)
-	}
+	got := topic.all()
+	must.Equal(t, "requests", "1 manual", fmt.Sprint(len(got), " "+got[0].TriggeredBy))
 }
 
-// TestManualTrainingIsLimited asks two instances of the API: a customer without a
-// sensor starts nothing, one with sensors a run in ten minutes. Contract 7.6.
+// TestManualTrainingIsLimited asks two instances: none without a sensor, else one in ten minutes. Contract 7.6.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &published[wire.Retraining]{}, 0, 0)
 	first, second := a.testAPI, newTestAPI(t, func(c *Config) { c.DB = a.store.DB })
 	trigger := func(who *testCustomer, at *testAPI) reply {
 		t.Helper()
-		return at.call(t, who.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "")
+		return at.call(t, who.token, "POST", "/api/v1/ml/retraining/trigger", "")
 	}
 	trigger(a.customer(t), first).says(t, 400, "No sensors to learn from")
 	trigger(a, first).is(t, 202)
-	if got := trigger(a, second); got.status != 409 || got.header.Get("Retry-After") != "" {
-		t.Errorf("while it runs: %d %s", got.status, got.body)
-	}
+	must.Equal(t, "Retry-After while it runs", "", trigger(a, second).is(t, 409).header.Get("Retry-After"))
 	a.execute(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`)
 	for _, at := range []*testAPI{first, second} {
-		got := trigger(a, at)
-		after, err := strconv.Atoi(got.header.Get("Retry-After"))
-		if got.status != 429 || err != nil || after < 540 || after > 600 ||
-			string(got.body) != `{"detail":"Only one training run in 10 minutes can be started by hand"}` {
-			t.Errorf("after it: %d %s, Retry-After %q", got.status, got.body, got.header.Get("Retry-After"))
+		got := trigger(a, at).says(t, 429, "Only one training run in 10 minutes can be started by hand")
+		if after, err := strconv.Atoi(got.header.Get("Retry-After")); err != nil || after < 540 || after > 600 {
+			t.Errorf("Retry-After %q", got.header.Get("Retry-After"))
 		}
 	}
 	a.execute(t, `UPDATE model_training_runs SET started_at = started_at - interval '10 minutes'`)

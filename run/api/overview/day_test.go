@@ -57,9 +57,8 @@ func (f *fakeSpots) want(node string, start time.Time) string {
 	return strings.Join(parts, ",")
 }
 
-// TestDay asks for the days of 300 sensors at irregular times of two days, while most of
-// them send and some readings come hours late. Each answer has the newest readings, and
-// after a round of answers without any the days are exactly what is stored.
+// TestDay asks for the days of 300 sensors, most of which send, some hours late: each answer has the newest readings,
+// and after a round of answers without any the days are exactly what is stored.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	const sensors = 300

@@ -23,10 +23,7 @@ func TestPublisher(t *testing.T) {
 	if len(messages) != 1 {
 		t.Fatalf("%d messages", len(messages))
 	}
-	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if err := NewPublisher(client, "absent").Publish(t.Context(), want); err == nil {
-		t.Error("a topic that does not exist took a request")
-	}
+	must.Equal(t, "the message", want, must.Get(wire.DecodeRetraining(messages[0].Data))(t))
+	err := NewPublisher(client, "absent").Publish(t.Context(), want)
+	must.Equal(t, "a topic that does not exist takes a request", false, err == nil)
 }

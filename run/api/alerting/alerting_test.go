@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // fakeListener stands for the database's: each call is a connection.
@@ -59,9 +62,7 @@ func TestListensAgain(t *testing.T) {
 		connections := func(what string, all, open int64) {
 			t.Helper()
 			synctest.Wait()
-			if f.connections.Load() != all || f.open.Load() != open {
-				t.Errorf("%s: %d connections, %d open, want %d, %d", what, f.connections.Load(), f.open.Load(), all, open)
-			}
+			must.Equal(t, what+": connections, open", []int64{all, open}, []int64{f.connections.Load(), f.open.Load()})
 		}
 		a := must.Get(h.join(1))(t)
 		must.Get(h.join(2))(t)
@@ -69,14 +70,10 @@ func TestListensAgain(t *testing.T) {
 		changed, _, _ := h.turn(a, time.Now())
 		f.fail <- errors.New("the connection is gone")
 		connections("it is gone", 1, 0)
-		if woken(changed) {
-			t.Error("woken without a connection")
-		}
+		must.Equal(t, "woken without a connection", false, woken(changed))
 		time.Sleep(lookInterval)
 		connections("it is back", 2, 1)
-		if !woken(changed) {
-			t.Error("what came meanwhile is not looked for")
-		}
+		must.Equal(t, "woken for what came meanwhile", true, woken(changed))
 	})
 }
 
@@ -92,17 +89,12 @@ func TestWakesTheAccount(t *testing.T) {
 		change := <-f.changed
 		change(1)
 		change(3) // for whom nobody waits
-		if !woken(first) || !woken(second) || woken(other) {
-			t.Errorf("woken: %t, %t, another's %t", woken(first), woken(second), woken(other))
-		}
-		if woken(of(one)) {
-			t.Error("woken before the next change")
-		}
+		must.Equal(t, "woken", []bool{true, true, false}, []bool{woken(first), woken(second), woken(other)})
+		must.Equal(t, "woken before the next change", false, woken(of(one)))
 	})
 }
 
-// TestOneLooksForAll has two requests of an account wait: the clock is looked at each 5 s,
-// once for both, also when the one that looked has gone.
+// TestOneLooksForAll has two requests of an account wait: the clock is looked at each 5 s, once for both.
 func TestOneLooksForAll(t *testing.T) {
 	t.Parallel()
 	h := newHub(nil, slog.New(slog.DiscardHandler))
@@ -124,4 +116,32 @@ func TestOneLooksForAll(t *testing.T) {
 			t.Errorf("after %v: %t, %v, want %t, %v", c.after, look, next, c.look, c.next)
 		}
 	}
+}
+
+// TestStepsOf shows that only excursions that join one after another are one step.
+func TestStepsOf(t *testing.T) {
+	t.Parallel()
+	var changes []incidents.Change
+	for _, e := range []incident.Event{
+		incident.EventStarted, incident.EventJoined, incident.EventWorse, incident.EventWorse, incident.EventJoined, incident.EventJoined, incident.EventJoined,
+		incident.EventCommented, incident.EventJoined,
+	} {
+		changes = append(changes, incidents.Change{Event: e})
+	}
+	var events []string
+	var times []int
+	for _, s := range stepsOf(changes) {
+		events, times = append(events, s.Event), append(times, s.Times)
+	}
+	must.Equal(t, "events", []string{"started", "joined", "worse", "worse", "joined", "commented", "joined"}, events)
+	must.Equal(t, "times", []int{1, 1, 1, 1, 3, 1, 1}, times)
+}
+
+// TestPreviewEndsWithItsRequest has nobody wait for the preview of a sensor any more.
+func TestPreviewEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	p := previews{judging: map[string]judgedSensor{"n1": {room: 1, rules: []incident.Rule{{}}}}, node: reading.Node{ID: "n1"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must.Fail(t, "the preview", p.finish(ctx), context.Canceled)
 }
