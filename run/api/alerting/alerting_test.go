@@ -77,6 +77,28 @@ func TestListensAgain(t *testing.T) {
 	})
 }
 
+// TestRunsAgain ends a hub and runs it again, as one process may: those who wait are answered at the first end, also
+// while the connection is still being closed.
+func TestRunsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		h := newHub(func(ctx context.Context, _ func(), _ func(int64)) error {
+			<-ctx.Done()
+			<-closed
+			return ctx.Err()
+		}, slog.New(slog.DiscardHandler))
+		for range 2 {
+			ctx, stop := context.WithCancel(t.Context())
+			go h.run(ctx)
+			synctest.Wait()
+			stop()
+			must.Equal(t, "answered", true, woken(h.stopped))
+			closed <- struct{}{}
+		}
+	})
+}
+
 // TestWakesTheAccount wakes those of the customer whose incidents changed.
 func TestWakesTheAccount(t *testing.T) {
 	t.Parallel()

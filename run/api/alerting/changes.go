@@ -128,6 +128,7 @@ type hub struct {
 	mu       sync.Mutex
 	accounts map[int64]*account
 	stopped  chan struct{} // closed when the service ends: waiting requests then answer
+	stop     func()        // closes stopped; run may be called again
 }
 
 // account has the waiters of a customer.
@@ -138,12 +139,16 @@ type account struct {
 }
 
 func newHub(listen func(ctx context.Context, listening func(), changed func(customer int64)) error, log *slog.Logger) *hub {
-	return &hub{listen: listen, log: log, accounts: map[int64]*account{}, stopped: make(chan struct{})}
+	stopped := make(chan struct{})
+	return &hub{
+		listen: listen, log: log, accounts: map[int64]*account{},
+		stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) }),
+	}
 }
 
-// run listens until ctx ends. It is called once.
+// run listens until ctx ends.
 func (h *hub) run(ctx context.Context) {
-	defer close(h.stopped)
+	defer context.AfterFunc(ctx, h.stop)()
 	for ctx.Err() == nil {
 		if err := h.listen(ctx, h.wakeAll, h.wake); ctx.Err() == nil {
 			h.log.WarnContext(ctx, "not listening for changes of incidents: requests look each 5 s", "error", err)
