@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"slices"
@@ -572,4 +573,28 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	must.Fail(t, "while another holds the id", must.Err(db.SetBackSensor(t.Context(), db.anna, "n1", 0)), store.ErrSensorExists)
 	must.Fail(t, "no sensor", must.Err(db.SetBackSensor(t.Context(), db.anna, "n2", 0)), store.ErrNoSensor)
+}
+
+// TestKeyUseWaitsForNobody records the use of two keys, of which a transaction that goes on holds one.
+func TestKeyUseWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	var ids []int64
+	for _, name := range []string{"held", "used"} {
+		var id int64
+		must.Do(t, db.pool.QueryRow(t.Context(), `
+			INSERT INTO api_keys (customer_id, name, prefix, hash, scope)
+			VALUES ($1, $2::text, 'cold_1234', sha256($2::text::bytea), 'read')
+			RETURNING id`, db.anna, name).Scan(&id))
+		ids = append(ids, id)
+	}
+	holder := must.Get(db.pool.Begin(t.Context()))(t)
+	defer func() { _ = holder.Rollback(context.WithoutCancel(t.Context())) }()
+	must.Get(holder.Exec(t.Context(), `DELETE FROM api_keys WHERE id = $1`, ids[0]))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	must.Do(t, db.RecordAPIKeyUses(ctx, ids))
+	var used []string
+	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT array_agg(name) FROM api_keys WHERE last_used_at IS NOT NULL`).Scan(&used))
+	must.Equal(t, "recorded", []string{"used"}, used)
 }

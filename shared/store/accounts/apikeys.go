@@ -110,11 +110,12 @@ func (s Store) APIKeysByHash(ctx context.Context, hashes []KeyHash) (map[KeyHash
 	return keys, err
 }
 
-// RecordAPIKeyUses sets the last use of keys to now.
+// RecordAPIKeyUses sets the last use of keys to now, but for those that another transaction holds: requests
+// with any key wait for it.
 func (s Store) RecordAPIKeyUses(ctx context.Context, ids []int64) error {
 	return s.db.Exec(ctx, `
 		UPDATE api_keys
 		SET last_used_at = now()
-		WHERE id IN (SELECT id FROM api_keys WHERE id = ANY(@ids) ORDER BY id FOR NO KEY UPDATE)`,
+		WHERE id IN (SELECT id FROM api_keys WHERE id = ANY(@ids) FOR NO KEY UPDATE SKIP LOCKED)`,
 		store.Args{"ids": ids}, "record uses of %d API keys", len(ids))
 }
