@@ -155,7 +155,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
       {history.error && <Failure error={history.error} retry={() => void history.refetch()} />}
       {beside.map(({ id: other, error }, i) =>
         error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
-      {buckets?.length === 0 && <p class="hint">No readings in this range.</p>}
+      {buckets?.length === 0 && !history.error && <p class="hint">No readings in this range.</p>}
       {(buckets ? buckets.length > 0 : !history.error)
         && <div class={alone ? "charts one" : "charts"}>{!buckets ? <Loading what="readings" /> : (
           <Charts>{(Chart) => <>
