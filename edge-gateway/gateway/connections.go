@@ -27,8 +27,8 @@ type connections struct {
 
 	mu      sync.Mutex
 	open    map[*connection]struct{}
-	peers   map[string]int // open connections by address
-	changes int64          // counts the changes of connections
+	peers   map[string]*int // open connections by address
+	changes int64           // counts the changes of connections
 }
 
 type connection struct {
@@ -36,6 +36,7 @@ type connection struct {
 
 	among   *connections
 	address string
+	peer    *int  // open connections of the address: a search for each of 4,096 would keep every new one waiting
 	busy    bool  // a request is under way
 	changed int64 // the number of its last change
 }
@@ -46,7 +47,7 @@ func newConnections(ctx context.Context, listener net.Listener, inAll, fromOne i
 		warn: func(values ...any) {
 			log.WarnContext(ctx, "too many connections, idle ones are closed for new ones", values...)
 		},
-		open: map[*connection]struct{}{}, peers: map[string]int{},
+		open: map[*connection]struct{}{}, peers: map[string]*int{},
 	}
 }
 
@@ -73,11 +74,14 @@ func (l *connections) Accept() (net.Conn, error) {
 func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.open) >= l.inAll || l.peers[c.address] >= l.fromOne {
-		victim = l.evictionCandidate(c.address)
+	if c.peer = l.peers[c.address]; c.peer == nil {
+		c.peer = new(int)
+	}
+	if len(l.open) >= l.inAll || *c.peer >= l.fromOne {
+		victim = l.evictionCandidate(c.peer)
 		l.logged.Do(func() {
 			closed := cmp.Or(victim, c) // unless an older one can be closed
-			l.warn("open", len(l.open), "addresses", len(l.peers), "closed_from", closed.address, "which_has", l.peers[closed.address],
+			l.warn("open", len(l.open), "addresses", len(l.peers), "closed_from", closed.address, "which_has", *closed.peer,
 				"newest_from", c.address, "refused", victim == nil)
 		})
 		if victim == nil {
@@ -86,7 +90,8 @@ func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 		l.remove(victim)
 	}
 	l.open[c] = struct{}{}
-	l.peers[c.address]++
+	l.peers[c.address] = c.peer
+	*c.peer++
 	l.change(c, false)
 	return victim, true
 }
@@ -95,12 +100,11 @@ func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 // address that has its share loses its longest idle one. Otherwise the address with the most
 // connections loses its longest idle one or, if it would still have more than the new
 // connection's address, the one with the oldest request.
-func (l *connections) evictionCandidate(address string) (found *connection) {
-	own := l.peers[address]
+func (l *connections) evictionCandidate(own *int) (found *connection) {
 	for c := range l.open {
 		switch {
-		case own >= l.fromOne && (c.busy || c.address != address), c.busy && l.peers[c.address] <= own+1:
-		case found == nil || l.closesBefore(c, found):
+		case *own >= l.fromOne && (c.busy || c.peer != own), c.busy && *c.peer <= *own+1:
+		case found == nil || c.closesBefore(found):
 			found = c
 		}
 	}
@@ -108,8 +112,8 @@ func (l *connections) evictionCandidate(address string) (found *connection) {
 }
 
 // closesBefore reports whether a connection is closed rather than another.
-func (l *connections) closesBefore(c, other *connection) bool {
-	if n, m := l.peers[c.address], l.peers[other.address]; n != m {
+func (c *connection) closesBefore(other *connection) bool {
+	if n, m := *c.peer, *other.peer; n != m {
 		return n > m
 	}
 	if c.busy != other.busy {
@@ -138,7 +142,7 @@ func (l *connections) remove(c *connection) {
 		return
 	}
 	delete(l.open, c)
-	if l.peers[c.address]--; l.peers[c.address] == 0 {
+	if *c.peer--; *c.peer == 0 {
 		delete(l.peers, c.address)
 	}
 }
