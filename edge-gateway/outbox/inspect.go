@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -39,8 +40,13 @@ const probes = 5
 // Probe returns the slowest of several durable writes in the folder of an outbox, without
 // opening the outbox: it writes and syncs a file of its own.
 func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error) {
-	path := filepath.Join(dir, "probe") // perhaps left by one during which the disk became read-only
-	f, err := osDisk{}.Open(path, toEdit)
+	// Not opened but made anew: it may be the doctor's, of root, or a link that root would follow.
+	path := filepath.Join(dir, "probe")
+	var f file
+	err = os.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		f, err = osDisk{}.Open(path, toCreate)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)
 	}

@@ -65,8 +65,11 @@ func TestProbe(t *testing.T) {
 	}
 	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
 	// The disk became read-only while it was probed, and is writable again.
-	must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600))
-	must.Get(Probe(dir, time.Now))(t) // the disk was repaired
+	must.Do(t, os.WriteFile(filepath.Join(dir, "probe"), nil, 0o600))
+	must.Get(Probe(dir, time.Now))(t)                                // the disk was repaired
+	must.Do(t, os.Symlink("elsewhere", filepath.Join(dir, "probe"))) // whoever may write here wants root to write there
+	must.Get(Probe(dir, time.Now))(t)
+	must.Equal(t, "the probes left something, or wrote elsewhere (-before +after)", before, files(t, dir))
 	must.Fail(t, "SyncFolder of no folder", (osDisk{}).SyncFolder(filepath.Join(dir, "none")), fs.ErrNotExist)
 	_, err = Probe(filepath.Join(dir, "none"), time.Now)
 	must.Contain(t, "the error of a probe of no folder", fmt.Sprint(err), "none")
