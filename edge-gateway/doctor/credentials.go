@@ -66,7 +66,10 @@ func readKey(r *Report, subject, path string) (keyFile, bool) {
 	if err == nil {
 		err = json.Unmarshal(content, &key)
 	}
-	if err != nil || key.Type == "" {
+	if err == nil && key.Type == "" {
+		err = errors.New("no type")
+	}
+	if err != nil {
 		r.problem(subject, getKey, "%s holds no credentials of Google's: %v", path, err)
 		return keyFile{}, false
 	}

@@ -137,6 +137,8 @@ func TestCredentials(t *testing.T) {
 	const account = "service_account monitor-gateway@site.iam.gserviceaccount.com"
 	garbled := filepath.Join(t.TempDir(), "garbled.json")
 	must.Do(t, os.WriteFile(garbled, []byte("{"), 0o600))
+	another := filepath.Join(t.TempDir(), "another.json")
+	must.Do(t, os.WriteFile(another, []byte(`{"installed":{}}`), 0o600))
 	for name, c := range map[string]struct {
 		config  Config
 		verdict Severity
@@ -147,6 +149,7 @@ func TestCredentials(t *testing.T) {
 		"a deleted account": {Config{CredentialsFile: key(t, issuer(t, 400), 0o600)}, Problem, "account not found", false},
 		"no file":           {Config{CredentialsFile: "/nowhere/google.json"}, Problem, "holds no credentials of Google's: open", false},
 		"no credentials":    {Config{CredentialsFile: garbled}, Problem, "holds no credentials", false},
+		"another file":      {Config{CredentialsFile: another}, Problem, "another.json holds no credentials of Google's: no type", false},
 	} {
 		r := &Report{}
 		found := c.config.credentials(t.Context(), r)
