@@ -270,6 +270,27 @@ func TestDamageWhileOpen(t *testing.T) {
 	must.Equal(t, "", []string{"fourth"}, drain(t, box, 1))
 }
 
+// TestDamageGrows has a card lose another place before the one that the start has found.
+func TestDamageGrows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	add(t, box, "0", "1", "2", "3", "4")
+	must.Do(t, box.Close())
+	lose := func(i int) {
+		path := segments(t, dir)[0]
+		content := must.Get(os.ReadFile(path))(t)
+		content[i*(recordSize+1)+25] ^= 4
+		must.Do(t, os.WriteFile(path, content, 0o600))
+	}
+	lose(3)
+	box = open(t, dir, options())
+	must.Equal(t, "damaged places at the start", 1, box.Stats().Damaged)
+	lose(1)
+	must.Equal(t, "", []string{"0", "2", "4"}, drain(t, box, 1))
+	must.Equal(t, "damaged places, each once", 2, box.Stats().Damaged)
+}
+
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

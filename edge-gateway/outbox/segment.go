@@ -21,15 +21,17 @@ type segment struct {
 	onDisk   int64     // bytes of the file, including the rest of a failed write after the records
 	records  int       // intact ones
 	newest   time.Time // append of the last record
-	damaged  int64     // up to here its damaged places are counted
+	damaged  []int64   // where its damaged places begin that are counted
 }
 
-// countDamage records a damaged place and reports whether it is new, however often the segment
-// is read.
+// countDamage records a damaged place and reports whether it is new: a segment is read at the
+// start and again when its turn comes, when the card may have lost more of it.
 func (s *segment) countDamage(offset int64) bool {
-	is := offset >= s.damaged
-	s.damaged = max(s.damaged, offset+1)
-	return is
+	if slices.Contains(s.damaged, offset) {
+		return false
+	}
+	s.damaged = append(s.damaged, offset)
+	return true
 }
 
 // position is a place in the sequence of messages.
