@@ -32,12 +32,15 @@ func ThisBoot() Boot {
 	}}
 }
 
-// bootID parses the id of a boot; an invalid one is replaced by a random id of this process.
-func bootID(text string) (id [16]byte) {
-	if decoded, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(text), "-", "")); err == nil && len(decoded) == len(id) {
-		copy(id[:], decoded)
-		return id
+// processID replaces the id of a boot: the clock and the gateway, which ask each for itself, must
+// get the same.
+var processID = [16]byte([]byte(rand.Text())) //nolint:gochecknoglobals // never changed
+
+// bootID parses the id of a boot; an invalid one is replaced by that of this process.
+func bootID(text string) [16]byte {
+	decoded, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(text), "-", ""))
+	if err != nil || len(decoded) != len(processID) {
+		return processID
 	}
-	_, _ = rand.Read(id[:]) // never fails
-	return id
+	return [16]byte(decoded)
 }
