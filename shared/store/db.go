@@ -58,28 +58,40 @@ func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
 	})
 }
 
-// InTxOn is InTx for a transaction that stores raw readings of some times. If the partition of a day is
-// missing, which happens once a day, it creates those of all the times, and repeats the transaction.
-func (db *DB) InTxOn(ctx context.Context, times []time.Time, do func(tx *DB) error) error {
+// InTxOn is InTx for a transaction that stores raw readings. If the partition of a day is missing, which
+// happens once a day, it creates those that the error names by [OnDays], and repeats the transaction.
+func (db *DB) InTxOn(ctx context.Context, do func(tx *DB) error) error {
 	err := db.InTx(ctx, do)
-	if !noPartition(err) {
+	missing, ok := errors.AsType[noDayError](err)
+	if !ok {
 		return err
 	}
 	if err := db.Exec(ctx, `
 		SELECT sensor_data.create_day(day)
 		FROM (SELECT DISTINCT date_trunc('day', at, 'UTC') AS day FROM unnest(@times::timestamptz[]) AS t (at)) AS days`,
-		Args{"times": times}, "create partitions"); err != nil {
+		Args{"times": missing.times}, "create partitions"); err != nil {
 		return err
 	}
 	return db.InTx(ctx, do)
 }
 
-// noPartition reports whether there was no partition for a row. PostgreSQL then answers with a
-// check violation that names no constraint.
-func noPartition(err error) bool {
+// noDayError is the error of rows of some times, one of which has no partition.
+type noDayError struct {
+	error
+
+	times []time.Time
+}
+
+func (e noDayError) Unwrap() error { return e.error }
+
+// OnDays names, in the error of a statement that inserts rows of some times, their days if one of them
+// has no partition: PostgreSQL then answers with a check violation that names no constraint.
+func OnDays(times []time.Time, err error) error {
 	const checkViolation = "23514"
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == checkViolation && pgErr.ConstraintName == "" {
+		return noDayError{err, times}
+	}
+	return err
 }
 
 // retry calls do until it succeeds, fails for another reason, or has used its attempts. It

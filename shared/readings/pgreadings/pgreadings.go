@@ -73,7 +73,7 @@ func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading
 		temperatures[i], humidities[i] = reading.Pointer(r.Temperature), reading.Pointer(r.Humidity)
 		measuredTemperatures[i], measuredHumidities[i] = r.Uncorrected()
 	}
-	return tx.Exec(ctx, `
+	return store.OnDays(times, tx.Exec(ctx, `
 		INSERT INTO sensor_data.readings (
 		    node_id, message_id, customer_id, timestamp, temperature, humidity, uncorrected_temperature, uncorrected_humidity)
 		SELECT * FROM unnest(
@@ -84,7 +84,7 @@ func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading
 			"nodes": nodes, "messages": messages, "channels": channels, "times": times,
 			"temperatures": temperatures, "humidities": humidities,
 			"measured_temperatures": measuredTemperatures, "measured_humidities": measuredHumidities,
-		}, "insert %d readings", len(rows))
+		}, "insert %d readings", len(rows)))
 }
 
 // Archive completes a committed [Store.Insert] and returns once the rows are durable, see
@@ -103,11 +103,7 @@ func (s *Store) Archive(ctx context.Context, rows []reading.Reading) error {
 
 // Append is [Store.Insert] in a transaction of its own, and [Store.Archive].
 func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
-	times := make([]time.Time, len(rows))
-	for i, r := range rows {
-		times[i] = r.Time
-	}
-	if err := s.db.InTxOn(ctx, times, func(tx *store.DB) error { return s.Insert(ctx, tx, rows) }); err != nil {
+	if err := s.db.InTxOn(ctx, func(tx *store.DB) error { return s.Insert(ctx, tx, rows) }); err != nil {
 		return err
 	}
 	return s.Archive(ctx, rows)

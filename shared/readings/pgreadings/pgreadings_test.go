@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -35,6 +36,25 @@ func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 	must.Get(pool.Exec(t.Context(), `DROP TABLE sensor_data.readings_20260301`))(t)
 	add(t, store, row)
 	must.Equal(t, "found", []reading.Reading{row}, collect(t, store, open("n"), row.Time, row.Time.Add(time.Second)))
+}
+
+// With an archive, ancient readings are stored there alone: a partition for each day of a batch of them would
+// take the time that ingest has to store the batch.
+func TestAncientDaysOfABatchGetNoPartition(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	s, known := pgreadings.New(pool, newArchive(t), present), pgtest.NewStores(pool)
+	rows := []reading.Reading{at("n", "a", present(), 20, 40), at("n", "b", present().AddDate(0, 0, -1), 20, 40), at("n", "c", present().AddDate(-1, 0, 0), 20, 40)}
+	batch := make([]pipeline.NodeReading, len(rows))
+	for i, r := range rows {
+		batch[i].Reading = r
+	}
+	must.Get(known.StoreReadings(t.Context(), batch, s.Insert))(t)
+	add(t, s, at("n", "d", present().AddDate(0, 0, -2), 20, 40), at("n", "e", present().AddDate(-2, 0, 0), 20, 40))
+	var days []string
+	must.Do(t, pool.QueryRow(t.Context(), `
+		SELECT array_agg(inhrelid::regclass::text ORDER BY inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'sensor_data.readings'::regclass`).Scan(&days))
+	must.Equal(t, "partitions", []string{"sensor_data.readings_20260227", "sensor_data.readings_20260228", "sensor_data.readings_20260301"}, days)
 }
 
 func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {

@@ -65,7 +65,7 @@ var errAnotherHold = errors.New("the id was taken anew: judge by its sensor's pr
 // a rule by the raw readings around the reading, because its memory is settled or has seen a
 // newer one, takes another; so does updating incidents.
 func (s Store) Judge(ctx context.Context, j Judged) error {
-	err := s.db.InTxOn(ctx, []time.Time{j.Time}, func(tx *store.DB) error {
+	err := s.db.InTxOn(ctx, func(tx *store.DB) error {
 		n, visible, err := lockAndLoad(ctx, tx, j)
 		if err != nil || !visible {
 			return err
@@ -259,7 +259,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.roomHolds), "scan") })
 	}, "lock node")
 	if err != nil {
-		return n, false, err
+		return n, false, store.OnDays([]time.Time{at}, err)
 	}
 	n.newest.Time = n.newest.Time.UTC()
 	if len(owners) == 0 {

@@ -53,16 +53,16 @@ type Stored struct {
 func (s Store) StoreReadings(
 	ctx context.Context, batch []NodeReading, insert func(ctx context.Context, tx *store.DB, rows []reading.Reading) error,
 ) (stored []Stored, err error) {
-	nodes, times := make([]reading.Node, len(batch)), make([]time.Time, len(batch))
+	nodes := make([]reading.Node, len(batch))
 	for i, r := range batch {
-		nodes[i], times[i] = r.Node(), r.Time
+		nodes[i] = r.Node()
 	}
 	channels, ids := store.NodeKeys(nodes)
 	type row struct {
 		Deleted, Owned, Signed bool
 		Corrections            reading.Corrections
 	}
-	err = s.db.InTxOn(ctx, times, func(tx *store.DB) error {
+	err = s.db.InTxOn(ctx, func(tx *store.DB) error {
 		sensors, err := store.All[row](ctx, tx, `
 			SELECT `+deleted+` AS deleted, o.customer_id IS NOT NULL AS owned, o.signed_from IS NOT NULL AS signed, `+store.CorrectionsOf+`
 			`+ofNodes+`
