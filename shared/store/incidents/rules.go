@@ -16,19 +16,23 @@ var ErrThresholdRule = errors.New("only the limit of a threshold rule can be cha
 
 // RuleRow is a row of the view customer_rules.
 type RuleRow struct {
-	Rule      incident.Rule
+	incident.Rule
+
 	Assumed   bool       // a threshold that the customer never set: its limit is the default
 	ChangedAt *time.Time // null: never, as far as recorded
 }
 
-// RuleObject is the [incident.Rule] of a row r of the view customer_rules.
+// RuleObject is the [incident.Rule] of a row r of the view customer_rules, for a list of them in one column.
 const RuleObject = `json_build_object(
 	    'ID', r.id, 'Version', r.version, 'Quantity', r.quantity, 'Direction', r.direction, 'Limit', r.limit_value,
 	    'For', round(r.for_s * 1e9)::bigint, 'ClearMargin', r.clear_margin, 'ClearFor', round(r.clear_for_s * 1e9)::bigint, 'Severity', r.severity,
 	    'Scope', json_build_object('RoomID', r.room_id, 'SensorID', r.node_id), 'Enabled', r.enabled, 'Threshold', r.threshold)`
 
+// Columns: a reading is judged by up to 200 rules, of which objects take five times as long.
 const selectRules = `
-		SELECT ` + RuleObject + ` AS rule, r.assumed, r.changed_at
+		SELECT r.id, r.version, '' AS kind, r.quantity, r.direction, r.limit_value AS limit, round(r.for_s * 1e9)::bigint AS for,
+		       r.clear_margin, round(r.clear_for_s * 1e9)::bigint AS clear_for, r.severity, ROW(r.room_id, r.node_id) AS scope,
+		       r.enabled, r.threshold, r.assumed, r.changed_at
 		FROM customer_rules r`
 
 // ConvertRules returns the rules of rows.
