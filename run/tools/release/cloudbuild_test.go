@@ -192,9 +192,7 @@ func TestSubstitutionsAreRead(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"cloudbuild.yaml", "docs/deploy.md", "docs/operations.md"} {
-		must.Equal(t, page, []string(nil), found(read(t, page), `(checks\.yaml[^
-		]* --substitutions [^
-		]*)`))
+		must.Equal(t, page, []string(nil), found(read(t, page), `(checks\.yaml[^\n]* --substitutions [^\n]*)`))
 	}
 }
 
