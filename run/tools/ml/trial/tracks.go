@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
@@ -132,7 +133,7 @@ func ReadTracks(r io.Reader) (tracks []Track, skipped int, err error) {
 
 // parseLabel reads a label; an empty field is none.
 func parseLabel(text string) (anomalous, given bool, err error) {
-	if text == "" {
+	if text = strings.TrimSpace(text); text == "" {
 		return false, false, nil
 	}
 	if value, err := strconv.ParseFloat(text, 64); err == nil && (value == 0 || value == 1) {

@@ -53,8 +53,8 @@ func TestLabels(t *testing.T) {
 	t.Parallel()
 	const series = "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,0\na,2026-03-01T12:01:00Z,20,"
 	for want, words := range map[bool][]string{
-		true:  {"1", "1.0"},
-		false: {"0", "0.0", ""},
+		true:  {"1", "1.0", " 1"},
+		false: {"0", "0.0", "", " 0", " "},
 	} {
 		for _, word := range words {
 			if nodes, _ := readTracks(t, series+word+"\n"); nodes[0].Labels[1] != want {
