@@ -103,7 +103,7 @@ func TestSpecification(t *testing.T) {
 		{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall \u202egnp.A"}`, 400, blank},
 		{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall \u2066A"}`, 400, blank},
 		{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"\u00a0"}`, 400, blank},
-		{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", withToken, "", 200, list(room, room, "<anything>")},
+		{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", withToken, "", 200, list(room, room, `{"id":{long_room},"name":<text>,"customer_id":{customer_id},"instructions":null}`)},
 		{"GET", "/api/v1/server_rooms/list_rooms/999999", withToken, "", 404, detail("Customer not found")},
 		{"GET", "/api/v1/server_rooms/room/{room_id}", withToken, "", 200, room},
 		{"GET", "/api/v1/server_rooms/room/999999", withToken, "", 404, detail("Room not found")},
