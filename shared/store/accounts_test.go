@@ -414,8 +414,9 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 	for channel, owner := range map[reading.Channel]int64{reading.Open: db.anna, reading.Channel(db.anna): db.anna, reading.Channel(db.bruno): db.bruno} {
 		n := detection(0, true)
 		n.Channel, n.Time = channel, now
+		db.detect(t, db.anna+db.bruno-owner, n, false) // who may not see the reading
 		db.detect(t, owner, n, true)
-		db.detect(t, owner, n, false)
+		db.detect(t, owner, n, false) // delivered again
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
 		listed := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}}))(t)
