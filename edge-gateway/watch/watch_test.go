@@ -408,7 +408,7 @@ func TestKills(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "written")
 	path := s.configured(t, fmt.Sprintf(`
   - {name: hook, url: "generic+%s/hook?template=json", at_most: 1000000}
-  - {name: command, command: [/bin/sh, -c, 'm=$(cat); echo "$m" >> "$0"', %s], at_most: 1000000}
+  - {name: command, command: [/bin/sh, -c, 'm=$(cat); printf "%%s\n" "$m" >> "$0"', %s], at_most: 1000000}
 `, hook.URL, written))
 	self := must.Get(os.Executable())(t)
 	start := func() *exec.Cmd {
