@@ -65,6 +65,9 @@ func TestNodes(t *testing.T) {
 		got := [4]int64{stats.Registered, stats.Accepted, stats.Failed, stats.Retried}
 		must.Equal(t, "registered, accepted, failed, retried", [4]int64{6, 360, 0, 0}, got)
 		must.Equal(t, "heartbeats", int64(len(g.calls("heartbeat"))), stats.Heartbeats)
+		if stats.Heartbeats < 6*28 {
+			t.Errorf("%d heartbeats of 6 nodes in 30 minutes, want one in 30 to 60 s", stats.Heartbeats)
+		}
 	})
 }
 
