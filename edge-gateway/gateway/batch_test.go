@@ -136,7 +136,7 @@ func TestRepeatedBatch(t *testing.T) {
 	s.published.fail(nil)
 	s.delivered(5)
 	// Refused for what is in it: it would be refused again.
-	s.published.judge(but("n5", gateway.ErrRefused))
+	s.published.judge(but("n5", errRefused))
 	must.Equal(t, "answer", "202, duplicate, error: Pub/Sub refuses the reading", s.batch(strings.ReplaceAll(live, "n4", "n5")))
 	must.Contain(t, "health", s.health(), `"name":"poller"`, `"refused":1`, `"nodes":5`)
 }

@@ -169,7 +169,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 func TestRefusedMessageIsAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.published.judge(but("bad-", gateway.ErrRefused))
+	s.published.judge(but("bad-", errRefused))
 	var posting sync.WaitGroup
 	for i := range 30 {
 		node, want := fmt.Sprintf("n%d", i), `200 {"status":"published","message_id":"1"}`
@@ -212,7 +212,7 @@ func keptRecord(node, id string) outbox.Record {
 func TestEverythingIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
-	s.published.fail(gateway.ErrRefused)
+	s.published.fail(errRefused)
 	for i := range 200 {
 		node := "kept"
 		if i == 64 {
@@ -232,7 +232,7 @@ func TestEverythingIsRefused(t *testing.T) {
 	}
 	must.Contain(t, "health", s.health(), `"status":"degraded"`, "refused by Pub/Sub")
 	// The live path is open all the time; what waits first goes on being refused.
-	s.published.judge(but("bad", gateway.ErrRefused))
+	s.published.judge(but("bad", errRefused))
 	must.Contain(t, "the answer to the first reading that Pub/Sub would take", message(), "200 ")
 	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	must.Contain(t, "health", s.health(), `"status":"healthy"`)

@@ -79,6 +79,9 @@ func (r *record) judge(verdict func(ctx context.Context, m gateway.Message, kept
 
 func (r *record) fail(err error) { r.judge(but("", err)) }
 
+// errRefused is how Pub/Sub refuses a message: the topic says more about it.
+var errRefused = fmt.Errorf("too long: %w", gateway.ErrRefused)
+
 // but is the verdict of a Pub/Sub that takes all but the messages of the nodes whose ids begin so.
 func but(node string, err error) func(context.Context, gateway.Message, bool) error {
 	return func(_ context.Context, m gateway.Message, _ bool) error {
