@@ -231,7 +231,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // firstWords are those of a title, without what is so now.
-func firstWords(title string) string { return title[:strings.IndexAny(title, ",:")] }
+func firstWords(title string) string {
+	return strings.FieldsFunc(title, func(r rune) bool { return r == ',' || r == ':' })[0]
+}
 
 // runUntil has a part of the watch run until something is so.
 func runUntil(t *testing.T, part func(context.Context), what string, holds func() bool) {
