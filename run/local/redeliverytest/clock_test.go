@@ -108,7 +108,7 @@ func (s *site) start(answers bool) {
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		must.Do(s.t, errors.Join(kept.Close(), withheld.Close()))
+		must.Fail(s.t, "closed", errors.Join(kept.Close(), withheld.Close()), nil) // FailNow would be a panic in a OnceFunc
 	})
 	s.t.Cleanup(s.stop)
 }
