@@ -36,14 +36,14 @@ export function NowPage() {
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
       {data && data.rooms.length === 0 && (
         <Empty title="No server room yet">
-          <p>A room holds the sensors that measure in it.</p>
+          <p>A room holds sensors.</p>
           <May role="admin">
             <button type="button" class="primary" onClick={() => setAdding(true)}>Add room</button>
-            <p><Link href="/setup">Or follow the checklist</Link>: gateway, room and sensors, limits.</p>
+            <p><Link href="/setup">Or follow the checklist</Link>: gateway, sensors, limits, who is woken.</p>
           </May>
         </Empty>
       )}
-      {data && (data.sensors.length > 0 || data.incidents.length > 0) && <Sentence overview={data} lost={lost} />}
+      {data && data.sensors.length + data.incidents.length > 0 && <Sentence overview={data} lost={lost} />}
       {others.length > 0 && <Lasting incidents={others} stale={lost !== null} />}
       {data && data.rooms.length > 0 && <>
         <div class="toolbar">
