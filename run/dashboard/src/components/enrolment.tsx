@@ -35,8 +35,8 @@ export function EnrolmentCommand({ gateway: { id, name } }: { gateway: Gateway }
         <pre tabIndex={0}><code>{commandOf(made.code)}</code></pre>
       </> : (
         <p class="hint">
-          {made?.until ? `The code of ${name} has expired. ` : `The code of ${name}, valid for 24 hours, was made in another `
-            + `window, and only that one can show it. `}
+          {made?.until ? `The code of ${name} has expired. ` : `The code of ${name}, valid for 24 hours, was made in `
+            + `another window, and only that one can show it. `}
           Revoke the gateway and add it again for a new one.
         </p>
       )}
