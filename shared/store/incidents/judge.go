@@ -275,7 +275,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 func (n *nodeRules) setRules(rules []RuleRow, j Judged) {
 	n.changed = map[int64]time.Time{}
 	for _, r := range rules {
-		n.changed[r.Rule.ID] = reading.Later(store.UTC(n.owner.PlacedAt), store.UTC(r.ChangedAt))
+		n.changed[r.ID] = reading.Later(store.UTC(n.owner.PlacedAt), store.UTC(r.ChangedAt))
 	}
 	sensor := j.NodeID
 	if n.owner.SensorName == "" {

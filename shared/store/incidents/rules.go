@@ -42,7 +42,7 @@ func ConvertRules(rows []RuleRow, defaults alert.Thresholds) []incident.Rule {
 	for i, r := range rows {
 		rules[i] = r.Rule
 		if r.Assumed {
-			rules[i].Limit = limits[r.Rule.Quantity]
+			rules[i].Limit = limits[r.Quantity]
 		}
 	}
 	return rules
