@@ -56,8 +56,6 @@ test("each page makes the requests that the cost page is computed from", async (
   });
   await sendReading(`hot-${room.id}`, 51, 40);
   await ask(token, "POST", "/api/v1/rules/preset", { preset: "ashrae_recommended" });
-  const { key } = await ask<{ key: string }>(token, "POST", "/api/v1/api-keys", { name: "Site", scope: "watch" });
-  await ask(key, "POST", "/api/v1/watches/heartbeat", { name: "Site", last_poll_age_s: 1, queue_age_s: 0 });
   await query(`
     INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp,
     actual_humidity, anomaly_predicted, message_id)

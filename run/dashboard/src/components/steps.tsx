@@ -27,17 +27,18 @@ export function useSteps(overview: Overview): Steps {
   };
 }
 
-const missing = (steps: Steps) => Object.values(steps).includes(false);
-
-/** The way to the checklist, until all is done. */
+/** The way to the checklist, until all is done. Only what the overview cannot say is asked for. */
 export function FirstSteps({ overview }: { overview: Overview }) {
-  return missing(stepsOf(overview)) ? <Missing overview={overview} /> : null;
+  const steps = stepsOf(overview);
+  return steps.gateway && steps.limits ? <Way steps={steps} /> : <Asked overview={overview} />;
 }
 
-function Missing({ overview }: { overview: Overview }) {
-  const steps = useSteps(overview);
-  if (!missing(steps)) return null;
-  return <Link href="/setup">
-    Setup: {Object.values(steps).filter(Boolean).length} of {Object.keys(steps).length} done
-  </Link>;
+function Asked({ overview }: { overview: Overview }) {
+  return <Way steps={useSteps(overview)} />;
+}
+
+function Way({ steps }: { steps: Steps }) {
+  const all = Object.values(steps);
+  const done = all.filter(Boolean);
+  return done.length === all.length ? null : <Link href="/setup">Setup: {done.length} of {all.length} done</Link>;
 }
