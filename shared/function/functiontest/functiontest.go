@@ -32,9 +32,6 @@ func Build(tb testing.TB, pkg string) string {
 type Process struct {
 	*processtest.Process
 
-	// Listening is the time from the start of the process to its open port.
-	Listening time.Duration
-
 	tb testing.TB
 }
 
@@ -43,9 +40,8 @@ type Process struct {
 func Start(tb testing.TB, program string, environ ...string) *Process {
 	tb.Helper()
 	child := must.Get(processtest.New(tb.Context(), filepath.Base(program), program, tb.TempDir(), environ...))(tb)
-	began := time.Now() //nolint:forbidigo // measures the process
 	must.Do(tb, child.Start(tb.Context()))
-	p := &Process{Process: child, Listening: time.Since(began), tb: tb}
+	p := &Process{Process: child, tb: tb}
 	tb.Cleanup(p.Kill)
 	return p
 }
