@@ -88,7 +88,7 @@ func drillOf(d incidents.Drill, now time.Time) drill {
 		OnSite: d.OnSite, StartedBy: d.StartedBy, StartedAt: rest.UTC(d.CreatedAt), ExpiresAt: rest.UTC(d.CreatedAt.Add(incident.DrillTime)),
 		State: string(state), FailedStage: rest.OrNull(string(failed)), IncidentID: rest.OrNull(d.IncidentID),
 		Stages: rest.List(incident.DrillStages(), func(s incident.DrillStage) drillStage {
-			return drillStage{Stage: string(s), At: rest.OptionalUTC(rest.OrNull(reached[s]))}
+			return drillStage{Stage: string(s), At: rest.OptionalUTC(store.OrNull(reached[s]))}
 		}),
 	}
 }

@@ -311,7 +311,7 @@ func (v *view) sensor(l incidents.LiveSensor, anomalous bool, now time.Time) liv
 	s := liveSensor{
 		ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, Reports: l.Reports(now), Temperature: l.Temperature, Humidity: l.Humidity,
 		GatewayID: rest.OrNull(l.GatewayID), IntervalS: rest.OrNull(l.Interval.Seconds()), Sparkline: v.day.sparkline(l.NodeID),
-		JudgedBy: v.day.judgedBy(l, anomalous), Learning: rest.OptionalUTC(rest.OrNull(v.day.began[l.NodeID])),
+		JudgedBy: v.day.judgedBy(l, anomalous), Learning: rest.OptionalUTC(store.OrNull(v.day.began[l.NodeID])),
 	}
 	s.values.Temperature, s.values.Humidity = l.Values(v.probe, now)
 	if l.Timestamp != nil {

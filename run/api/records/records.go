@@ -83,7 +83,7 @@ func (h *Handlers) listKeys(context.Context, *struct{}) ([]recordKey, error) {
 	}
 	return rest.List(h.Keys.known, func(k key) recordKey {
 		return recordKey{
-			ID: k.id, PublicKey: base64.StdEncoding.EncodeToString(k.public), From: rest.UTC(k.from), Until: rest.OptionalUTC(rest.OrNull(k.until)),
+			ID: k.id, PublicKey: base64.StdEncoding.EncodeToString(k.public), From: rest.UTC(k.from), Until: rest.OptionalUTC(store.OrNull(k.until)),
 		}
 	}), nil
 }
