@@ -322,16 +322,31 @@ func TestReasonOfEquals(t *testing.T) {
 	must.Equal(t, "reason", "temperature rose 0.0 °C in an hour", anomaly.Reason{Statistic: anomaly.OwnTemperature1}.String())
 }
 
-// Noise moves the dew point, too: where it is nearly that of the roughest hour of a month, it is the reason.
+// Noise moves the dew point, too, and sooner: above the roughest hour of a day it is the reason, but not of a temperature.
 func TestReasonOfNoise(t *testing.T) {
 	t.Parallel()
-	c, r, v := anomaly.Calibrate(nil), reading.Reading{Temperature: 22, Humidity: 40}, anomaly.Values{}
-	v[anomaly.DewPointChange], v[anomaly.Roughness] = 6, 100
-	usual := c.Explain("n", "r", r, v).Usual
-	for share, want := range map[float64]anomaly.Statistic{0.99: anomaly.DewPointChange, 1.01: anomaly.Roughness} {
-		v[anomaly.Roughness] = share * usual
-		if reason := c.Explain("n", "r", r, v); reason.Statistic != want || reason.Score != c.Score("n", "r", r.Time, v) {
-			t.Errorf("%g of the usual roughness, %.1f: %v", share, usual, reason)
+	past := fleet(48, 672)
+	for _, node := range past {
+		for i := range node.Hours {
+			node.Hours[i][anomaly.Roughness] /= 3 // below what a person believes
+		}
+	}
+	c, r := anomaly.Calibrate(past), reading.Reading{Time: noon(), Temperature: 22, Humidity: 40}
+	daily := c.Explain("n00", "r0", r, anomaly.Values{anomaly.Roughness: 100}).Usual
+	if monthly := c.Monthly("n00", "r0", 12, anomaly.Roughness); daily >= monthly {
+		t.Errorf("once a day %.1f, once a month %.1f", daily, monthly)
+	}
+	for _, other := range []anomaly.Statistic{anomaly.DewPointChange, anomaly.DewPointLevel, anomaly.TemperatureChange} {
+		for share, want := range map[float64]anomaly.Statistic{0.99: other, 1.01: anomaly.Roughness} {
+			if other == anomaly.TemperatureChange {
+				want = other
+			}
+			v := anomaly.Values{}
+			v[other], v[anomaly.Roughness] = 6, share*daily
+			reason := c.Explain("n00", "r0", r, v)
+			if reason.Statistic != want || reason.Score != c.Score("n00", "r0", r.Time, v) {
+				t.Errorf("%v, %g of the daily roughness, %.1f: %v", other, share, daily, reason)
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@ package anomaly
 
 // Monthly is the size of a node's statistic that comes once a month at an hour of the day.
 func (c *Calibration) Monthly(node, room string, hour int, s Statistic) float64 {
-	return c.monthly(c.of(node, room), hour, s)
+	return c.exceeded(c.of(node, room), hour, s, 1)
 }
 
 // Tail is the tail of pooled numbers, of which few count less than the shipped tail.

@@ -14,11 +14,10 @@ import (
 type Reason struct {
 	Statistic Statistic
 	Value     float64 // in its unit, signed
-	Usual     float64 // the size, in its unit, that this node exceeds once a month
+	Usual     float64 // the size, in its unit, that this node exceeds once a month, of roughness once a day
 	Score     float64 // see [Calibration.Score]
 
-	// The usual band of the quantity, for the chart: temperature or dew point, in °C.
-	// Quantity is empty if there is none.
+	// The usual band of the temperature or dew point in °C, for the chart; Quantity is empty if there is none.
 	Quantity  string
 	Low, High float64
 }
@@ -27,10 +26,11 @@ type Reason struct {
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	u, hour := c.of(node, room), r.Time.UTC().Hour()
 	most, by := c.most(u, hour, v.worth())
-	if v[Roughness] > c.monthly(u, hour, Roughness) { // noise moves the dew point, too, and sooner
-		by = Roughness
+	usual, rough := c.exceeded(u, hour, by, 1), c.exceeded(u, hour, Roughness, 30)
+	if by == Roughness || v[Roughness] > rough && kinds()[by].quantity == "dew_point" { // which noise moves, and sooner
+		by, usual = Roughness, rough
 	}
-	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, hour, by)}
+	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: usual}
 	now := 0.0
 	switch reason.Quantity = kinds()[by].quantity; reason.Quantity {
 	case "temperature":
@@ -44,11 +44,11 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	return reason
 }
 
-// monthly is the size of a statistic, in its unit, that occurs once a month at an hour of the day, and at
-// most what a person would believe of a room, because few hours say little about a month.
-func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
+// exceeded is the size of a statistic, in its unit, that occurs so many times a month at an hour of the day, and
+// at most what a person would believe of a room, because few hours say little about a month.
+func (c *Calibration) exceeded(u usual, hour int, s Statistic, times float64) float64 {
 	t, k := c.tails[s], kinds()[s]
-	z := t.Ranks[len(t.Ranks)-1] + (Alarm(1)-logShare(tailShare))*(t.Excess*math.Ln10) + float64(c.rhythm[s][hour])
+	z := t.Ranks[len(t.Ranks)-1] + (Alarm(times)-logShare(tailShare))*(t.Excess*math.Ln10) + float64(c.rhythm[s][hour])
 	strength := float64(u.Middle[s]) + u.spread(s)*z
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
@@ -67,7 +67,7 @@ func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperatur
 	at := int(slot / hour % hoursOfDay)
 	// within narrows a band by what a change since then may be, see departed.
 	within := func(b Band, s Statistic, then, middle float64) Band {
-		own := c.monthly(u, at, s)
+		own := c.exceeded(u, at, s, 1)
 		return Band{larger(b.Low, min(then, middle)-own), -larger(-b.High, -max(then, middle)-own)}
 	}
 	temperature, dewPoint = Band{math.NaN(), math.NaN()}, Band{math.NaN(), math.NaN()}
@@ -91,7 +91,7 @@ func (r Reason) String() string {
 	case DewPointLevel:
 		return fmt.Sprintf("dew point %.1f °C %s what its neighbours and its own day say", size, way)
 	case Roughness:
-		return fmt.Sprintf("readings go to and fro, %.1f times as much as in its roughest hour of a month", r.Value/r.Usual)
+		return fmt.Sprintf("readings go to and fro, %.1f times as much as in its roughest hour of a day", r.Value/r.Usual)
 	default:
 		return fmt.Sprintf("%s %s %.1f °C %s", strings.ReplaceAll(kind.quantity, "_", " "), moved, size, kind.change)
 	}
