@@ -58,13 +58,17 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		return fmt.Errorf("stopped: %w", err)
 	}
 	_, _ = fmt.Fprintf(out, "\nsown with seed %d on the %s part, %d nodes, after %d days of past\n", s.seed, part, len(tracks), s.past)
-	_, _ = fmt.Fprint(out, "| | events | caught at budget 1 | median delay, min | reason right | caught at budget 4 | "+
+	_, _ = fmt.Fprint(out, "| | events | caught at budget 1 | median delay, min | reason right | caught at budgets 4, 8 | "+
 		"left their own range by 1 °C, and told by then |\n|---|---|---|---|---|---|---|\n")
-	one, four := trial.Compare(sown, events, scores, anomaly.Alarm(1), plan.From), trial.Compare(sown, events, scores, anomaly.Alarm(4), plan.From)
+	budgets := []float64{1, 4, 8}
+	found := make([]trial.Found, len(budgets))
+	for i, budget := range budgets {
+		found[i] = trial.Compare(sown, events, scores, anomaly.Alarm(budget), plan.From)
+		found[i].Tallies = append(found[i].Tallies, found[i].All)
+	}
 	rate := trial.RateOfChange(sown)
 	simple := trial.Compare(sown, events, rate, trial.Learned(sown, rate, 1, plan.From), plan.From)
-	of4 := append(four.Tallies, four.All)
-	for i, t := range append(one.Tallies, one.All) {
+	for i, t := range found[0].Tallies {
 		delay := "-"
 		if t.Caught > 0 {
 			delay = fmt.Sprintf("%.0f", t.Delay().Minutes())
@@ -73,15 +77,15 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		if t.Lost > 0 {
 			lost = fmt.Sprintf("%d, %.2f", t.Lost, share(t.InTime, t.Lost))
 		}
-		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f | %s |\n", t.Name, t.Events,
-			t.Share(), delay, share(t.Right, t.Caught), of4[i].Share(), lost)
+		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f, %.2f | %s |\n", t.Name, t.Events,
+			t.Share(), delay, share(t.Right, t.Caught), found[1].Tallies[i].Share(), found[2].Tallies[i].Share(), lost)
 	}
 	_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n",
 		simple.All.Share(), float64(simple.False)/simple.Months)
-	for i, f := range []trial.Found{one, four} {
+	for i, f := range found {
 		low, high := poisson(f.False)
-		_, _ = fmt.Fprintf(out, "false incidents at budget %d: %d in %.2f node-months, %.2f each (95 %%: %.2f to %.2f)\n",
-			[]int{1, 4}[i], f.False, f.Months, float64(f.False)/f.Months, low/f.Months, high/f.Months)
+		_, _ = fmt.Fprintf(out, "false incidents at budget %g: %d in %.2f node-months, %.2f each (95 %%: %.2f to %.2f)\n",
+			budgets[i], f.False, f.Months, float64(f.False)/f.Months, low/f.Months, high/f.Months)
 	}
 	return nil
 }
