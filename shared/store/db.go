@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/pause"
 )
 
@@ -26,8 +28,9 @@ type Args = pgx.StrictNamedArgs
 // rolled back. It has no Begin and no Query, so that no store can forget the retry.
 type DB struct {
 	on       connection
-	attempts int           // 1 inside a transaction, which is retried as a whole
-	pool     *pgxpool.Pool // nil inside a transaction
+	attempts int                     // 1 inside a transaction, which is retried as a whole
+	pool     *pgxpool.Pool           // nil inside a transaction
+	long     *fairqueue.Queue[int64] // turns of [inTurn] by account; nil inside a transaction
 }
 
 // connection is a pool of connections, or a transaction of one.
@@ -40,7 +43,13 @@ type connection interface {
 
 // New returns the database of a pool whose schema [Migrate] has brought up to date. The
 // pool stays the caller's to close.
-func New(pool *pgxpool.Pool) *DB { return &DB{pool, attempts, pool} }
+func New(pool *pgxpool.Pool) *DB {
+	db := &DB{pool, attempts, pool, nil}
+	db.long = fairqueue.New[int64](fairqueue.Limits{
+		Slots: db.Connections() / 2, MaxWaiting: [2]int{math.MaxInt}, MaxWait: math.MaxInt64,
+	})
+	return db
+}
 
 // Connections returns how many connections the pool may open; 0 for a transaction.
 func (db *DB) Connections() int {
@@ -54,7 +63,7 @@ func (db *DB) Connections() int {
 // than once, so do must set every outer variable in each call.
 func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
 	return db.retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, 1, nil}) })
+		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, 1, nil, nil}) })
 	})
 }
 
@@ -186,6 +195,26 @@ func AllPlanned[T any](
 ) ([]T, error) {
 	found, err := all(ctx, db, sql, row, pgx.QueryExecModeCacheDescribe, args)
 	return found, Wrap(err, what, of...)
+}
+
+// Long is [AllPlanned] for a query whose answer may have thousands of rows. It takes turns, see [inTurn].
+func Long[T any](ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, args Args, what string, of ...any) ([]T, error) {
+	return inTurn(ctx, db, func() ([]T, error) { return AllPlanned(ctx, db, row, sql, args, what, of...) })
+}
+
+// inTurn runs a query that may occupy a core and a connection for long. The accounts of [fairqueue.WithAccount] take
+// turns with half of the connections, so that one that asks for many keeps no other waiting.
+func inTurn[T any](ctx context.Context, db *DB, query func() ([]T, error)) ([]T, error) {
+	account, ok := fairqueue.AccountOf(ctx)
+	if !ok || db.long == nil { // the service itself, or a transaction
+		return query()
+	}
+	done, err := db.long.Acquire(ctx, fairqueue.Unknown, account)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // by the callers
+	}
+	defer done()
+	return query()
 }
 
 // Values is [All] for a query of one column.

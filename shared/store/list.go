@@ -105,5 +105,5 @@ func (l List[T]) read(ctx context.Context, after *Position, limit int) ([]T, err
 	}
 	args := maps.Clone(l.Args)
 	args["after_time"], args["after_id"], args["limit"] = OrNull(after.Time), after.ID, limit
-	return All[T](ctx, l.DB, rows, args, "list %s", l.Subject)
+	return inTurn(ctx, l.DB, func() ([]T, error) { return All[T](ctx, l.DB, rows, args, "list %s", l.Subject) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
@@ -340,4 +341,54 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 		_, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n1", db.annasRoom))
 		return err
 	}(), store.ErrSensorExists)
+}
+
+// asking is a context that says when somebody waits under it.
+type asking struct {
+	context.Context //nolint:containedctx // it is one
+
+	asked func()
+}
+
+func (a asking) Done() <-chan struct{} {
+	a.asked()
+	return a.Context.Done()
+}
+
+// TestLongAnswersTakeTurns has an account ask for more long answers than may be read at once: another gets
+// the next one. Contract 1.9.
+func TestLongAnswersTakeTurns(t *testing.T) {
+	t.Parallel()
+	config := must.Get(pgxpool.ParseConfig(pgtest.URL(t)))(t)
+	config.MaxConns = 2 // of which one is for a long answer
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
+	t.Cleanup(pool.Close)
+	db := store.New(pool)
+	var served []int64
+	var requests sync.WaitGroup
+	free := make(chan struct{})
+	ask := func(account int64, wait <-chan struct{}) {
+		asked := make(chan struct{})
+		ask := sync.OnceFunc(func() { close(asked) })
+		ctx := fairqueue.WithAccount(asking{t.Context(), ask}, account)
+		requests.Go(func() {
+			_, err := store.Long(ctx, db, func(pgx.CollectableRow) (int, error) {
+				ask()
+				served = append(served, account)
+				<-wait
+				return 0, nil
+			}, `SELECT 1`, nil, "long answer")
+			must.Fail(t, "long answer", err, nil)
+		})
+		<-asked
+	}
+	over := make(chan struct{})
+	close(over)
+	ask(1, free)
+	for _, account := range []int64{1, 1, 1, 2} {
+		ask(account, over)
+	}
+	close(free)
+	requests.Wait()
+	must.Equal(t, "accounts that were answered", []int64{1, 1, 2, 1, 1}, served)
 }

@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -160,7 +161,7 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 			return
 		}
 		requestlog.SetCustomer(ctx.Context(), who.customerID)
-		authorized := rest.WithAccount(context.WithValue(ctx.Context(), callerKey{}, who), who.customerID)
+		authorized := fairqueue.WithAccount(context.WithValue(ctx.Context(), callerKey{}, who), who.customerID)
 		if who.key != nil {
 			if detail := op.Keys.Refuse(who.key.Scope, who.key.RoomIDs == nil); detail != "" {
 				rest.WriteError(writer, rest.Forbidden(detail))

@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 )
 
 // DefaultPasswordCost is bcrypt's cost for stored passwords: about a quarter of a
@@ -21,7 +22,7 @@ const DefaultPasswordCost = 12
 // Passwords hashes and compares passwords, a limited number at once, because each
 // occupies a core for as long as hundreds of other requests.
 type Passwords struct {
-	queue *rest.Queue[client]
+	queue *fairqueue.Queue[client]
 	cost  int
 	// dummyHash is compared if no customer has the given e-mail, so that the answer takes as
 	// long as for a wrong password.
@@ -33,7 +34,7 @@ type Passwords struct {
 // with it takes as long as with a real hash.
 func NewPasswords(concurrent, cost int) *Passwords {
 	dummyHash := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
-	queue := rest.NewQueue[client](rest.Limits{Slots: concurrent, MaxWaiting: [2]int{MaxWaiting, maxKnown}, MaxWait: MaxPasswordWait})
+	queue := fairqueue.New[client](fairqueue.Limits{Slots: concurrent, MaxWaiting: [2]int{MaxWaiting, maxKnown}, MaxWait: MaxPasswordWait})
 	return &Passwords{queue: queue, cost: cost, dummyHash: dummyHash}
 }
 
@@ -63,16 +64,16 @@ type client struct {
 // address for which the request has a device cookie or a token, or empty. Call it before any query
 // of the request, so that a flood does not reach the database.
 func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err error) {
-	in, who := rest.Unknown, client{address: Client(ctx)}
+	in, who := fairqueue.Unknown, client{address: Client(ctx)}
 	if known != "" {
-		in, who = rest.Known, client{email: strings.ToLower(known)}
+		in, who = fairqueue.Known, client{email: strings.ToLower(known)}
 	}
 	limited, cancel := context.WithTimeout(ctx, MaxPasswordWait)
 	defer cancel()
 	done, err = p.queue.Acquire(limited, in, who)
-	if errors.Is(err, rest.ErrNoSlot) && in == rest.Known {
+	if errors.Is(err, fairqueue.ErrNoSlot) && in == fairqueue.Known {
 		// The lane is full of others: wait as a client without a cookie does.
-		done, err = p.queue.Acquire(limited, rest.Unknown, client{address: Client(ctx)})
+		done, err = p.queue.Acquire(limited, fairqueue.Unknown, client{address: Client(ctx)})
 	}
 	if err != nil && ctx.Err() == nil { // no slot became free in time
 		return nil, ErrBusy

@@ -8,6 +8,8 @@ import (
 	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/fairqueue"
 )
 
 // Cursor is the query parameter after of a list that is read page by page; K is the key of
@@ -112,15 +114,9 @@ func NewPageStream[K, T any](
 	return &PageStream{after.headers(total, last), Stream(r, form, items).Body}
 }
 
-type accountKey struct{}
-
-// WithAccount puts the calling account, to which cursors are bound, into the context.
-func WithAccount(ctx context.Context, id int64) context.Context {
-	return context.WithValue(ctx, accountKey{}, id)
-}
-
+// accountOf is the calling account, to which cursors are bound.
 func accountOf(ctx context.Context) int64 {
-	id, ok := ctx.Value(accountKey{}).(int64)
+	id, ok := fairqueue.AccountOf(ctx)
 	if !ok {
 		panic("rest: a list without an account is read page by page")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/strictjson"
@@ -137,7 +138,7 @@ func TestTurnsGoFromAccountToAccount(t *testing.T) {
 		var served, refused []int64 // by account; one has the turn at a time
 		var mutex sync.Mutex
 		wait := func(account int64) {
-			done, err := turns.Wait(WithAccount(t.Context(), account))
+			done, err := turns.Wait(fairqueue.WithAccount(t.Context(), account))
 			mutex.Lock()
 			defer mutex.Unlock()
 			if err == nil {
@@ -151,7 +152,7 @@ func TestTurnsGoFromAccountToAccount(t *testing.T) {
 			}
 			refused = append(refused, account)
 		}
-		end := must.Get(turns.Wait(WithAccount(t.Context(), 1)))(t)
+		end := must.Get(turns.Wait(fairqueue.WithAccount(t.Context(), 1)))(t)
 		var requests sync.WaitGroup
 		for range 2 * maxTurnsWaiting {
 			requests.Go(func() { wait(1) })

@@ -270,7 +270,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 
 // pageOf returns the next rows of nodes, span after span, after one of the first of them.
 func (s *Store) pageOf(ctx context.Context, nodes []readings.NodeRef, after reading.Reading, start, end time.Time) ([]row, error) {
-	return store.AllPlanned(ctx, s.db, pgx.RowTo[row], `
+	return store.Long(ctx, s.db, pgx.RowTo[row], `
 		SELECT `+readingColumns+`
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
@@ -316,7 +316,7 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 
 // page returns the next rows of a range, after another one.
 func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.Reading, end time.Time) ([]row, error) {
-	return store.AllPlanned(ctx, s.db, pgx.RowTo[row], `
+	return store.Long(ctx, s.db, pgx.RowTo[row], `
 		SELECT `+readingColumns+`
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
@@ -350,7 +350,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 	if err != nil {
 		return nil, err
 	}
-	buckets, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[readings.Bucket], summaries+`
+	buckets, err := store.Long(ctx, s.db, pgx.RowToStructByName[readings.Bucket], summaries+`
 		SELECT date_bin(@width::interval, at, @first_part) AS start, `+ofSummaries+`
 		FROM summaries
 		GROUP BY 1
@@ -387,7 +387,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	if err != nil {
 		return nil, err
 	}
-	stats, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[readings.Stats], summaries+`
+	stats, err := store.Long(ctx, s.db, pgx.RowToStructByName[readings.Stats], summaries+`
 		SELECT r.*
 		FROM unnest(@starts::timestamptz[]) WITH ORDINALITY AS w (start, place)
 		CROSS JOIN LATERAL (

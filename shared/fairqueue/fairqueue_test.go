@@ -1,4 +1,4 @@
-package rest
+package fairqueue
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type recorder struct {
 }
 
 func newRecorder(limits Limits) *recorder {
-	return &recorder{queue: NewQueue[string](limits)}
+	return &recorder{queue: New[string](limits)}
 }
 
 // laneOf has clients in capitals be known.
@@ -159,7 +159,7 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 		}
 		come := callers.Draw(r, "callers")
 		synctest.Test(t, func(t *testing.T) {
-			queue := NewQueue[string](limits)
+			queue := New[string](limits)
 			var working atomic.Int64
 			var group sync.WaitGroup
 			for _, c := range come {

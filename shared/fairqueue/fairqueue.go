@@ -1,4 +1,5 @@
-package rest
+// Package fairqueue gives a limited number of slots to callers, fairly among their clients.
+package fairqueue
 
 import (
 	"context"
@@ -31,8 +32,8 @@ const (
 
 // Queue gives a limited number of slots to callers. The others wait, for a bounded time in a
 // bounded queue that is fair among clients. It is for password hashes and previews of rules, each of
-// which occupies a core for as long as hundreds of other requests, and for changes, each of which
-// holds a database connection: a client that sends a thousand must not keep out others.
+// which occupies a core for as long as hundreds of other requests, and for database connections: a
+// client that sends a thousand must not keep out others.
 //
 // A queue serves the callers of a lane in rounds, with one caller of each client in a round. A client
 // that sends a thousand requests thus waits for its own, and one that sends a single request waits
@@ -57,8 +58,8 @@ type waiter[K comparable] struct {
 	granted chan bool // true if it gets a slot, false if it is evicted
 }
 
-// NewQueue returns an empty queue.
-func NewQueue[K comparable](limits Limits) *Queue[K] {
+// New returns an empty queue.
+func New[K comparable](limits Limits) *Queue[K] {
 	return &Queue[K]{limits: limits, free: max(1, limits.Slots)}
 }
 
@@ -143,35 +144,15 @@ func (q *Queue[K]) release() {
 	q.free++
 }
 
-const (
-	// maxTurnWait is how long a request waits for its turn.
-	maxTurnWait = 10 * time.Second
-	// maxTurnsWaiting is how many requests of an instance wait for a turn of one kind.
-	maxTurnsWaiting = 40
-)
+type accountKey struct{}
 
-// Turns are slots for work that must be limited. They go from account to account, so that one
-// that asks for a hundred waits only for its own.
-type Turns struct{ queue *Queue[int64] }
-
-// NewTurns returns turns with a number of slots, at least one.
-func NewTurns(slots int) *Turns {
-	return &Turns{NewQueue[int64](Limits{Slots: slots, MaxWaiting: [2]int{Unknown: maxTurnsWaiting}, MaxWait: maxTurnWait})}
+// WithAccount returns the context of an account's request, for queues whose clients are accounts.
+func WithAccount(ctx context.Context, id int64) context.Context {
+	return context.WithValue(ctx, accountKey{}, id)
 }
 
-// Wait waits for a turn of the calling account; done ends it.
-func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
-	done, err = t.queue.Acquire(ctx, Unknown, accountOf(ctx))
-	if errors.Is(err, ErrNoSlot) {
-		err = errBusy
-	}
-	return done, err
-}
-
-type changesKey struct{}
-
-// WaitToChange waits for the turn of a change in an operation. Call it before taking a database
-// connection, so that those who wait do not keep others from one.
-func WaitToChange(ctx context.Context) (done func(), err error) {
-	return ctx.Value(changesKey{}).(*Turns).Wait(ctx) //nolint:errcheck,forcetypeassert // Register sets it
+// AccountOf returns the account of [WithAccount], or false without one.
+func AccountOf(ctx context.Context) (int64, bool) {
+	id, ok := ctx.Value(accountKey{}).(int64)
+	return id, ok
 }
