@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,4 +105,15 @@ func TestClientGoesDuringALookup(t *testing.T) {
 	a.Authenticate(rest.Operation{Role: rest.Viewer})(humago.NewContext(&huma.Operation{}, request, recorder), nil)
 	must.Equal(t, "status", rest.StatusClientGone, recorder.Code)
 	must.Equal(t, "log", "", log.String())
+}
+
+// TestPanicOfALookup is the error of its request, logged with its stack, and not the end of the process.
+func TestPanicOfALookup(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	tokens := testTokens(t, testKey, time.Now)
+	persons := func(context.Context, []int64) (map[int64]accounts.Person, error) { panic("nil map") }
+	a := NewAuthenticator(&fakeAccounts{persons: persons}, tokens, time.Now, logging.New(&log, slog.LevelInfo, ""))
+	must.Equal(t, "status", http.StatusInternalServerError, answer(t, a, must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7}))(t)))
+	must.Hold(t, strings.Contains(log.String(), "panic: nil map") && strings.Contains(log.String(), "auth_test.go"), "log %s", &log)
 }
