@@ -1,9 +1,11 @@
 package alerting
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -74,6 +76,25 @@ func TestListensAgain(t *testing.T) {
 		time.Sleep(lookInterval)
 		connections("it is back", 2, 1)
 		must.Equal(t, "woken for what came meanwhile", true, woken(changed))
+	})
+}
+
+// TestSaysOnceThatItDoesNotListen has no connection for a minute, has one that breaks, and has none again.
+func TestSaysOnceThatItDoesNotListen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		begun := time.Now()
+		h := newHub(func(_ context.Context, listening func(), _ func(int64)) error {
+			if time.Since(begun) == time.Minute {
+				listening()
+			}
+			return errors.New("no connection")
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		h.run(ctx)
+		must.Equal(t, "lines", 2, strings.Count(log.String(), `level=WARN msg="not listening`))
 	})
 }
 

@@ -146,12 +146,15 @@ func newHub(listen func(ctx context.Context, listening func(), changed func(cust
 	}
 }
 
-// run listens until ctx ends.
+// run listens until ctx ends. That it fails, which may last, is a warning once until it has worked again.
 func (h *hub) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, h.stop)()
+	level := slog.LevelWarn
+	listening := func() { level = slog.LevelWarn; h.wakeAll() }
 	for ctx.Err() == nil {
-		if err := h.listen(ctx, h.wakeAll, h.wake); ctx.Err() == nil {
-			h.log.WarnContext(ctx, "not listening for changes of incidents: requests look each 5 s", "error", err)
+		if err := h.listen(ctx, listening, h.wake); ctx.Err() == nil {
+			h.log.Log(ctx, level, "not listening for changes of incidents: requests look each 5 s", "error", err)
+			level = slog.LevelDebug
 			_ = pause.For(ctx, lookInterval)
 		}
 	}
