@@ -177,20 +177,22 @@ func TestLimitsAreExplained(t *testing.T) {
 	const shorter = "The range holds more readings than one request may scan; ask for a shorter one, several times"
 	const preview, report = "/api/v1/rules/preview", "/api/v1/data/report/1?start_time=2026-03-01&end_time=2026-03-31"
 	for _, c := range []struct {
-		fails        error
-		path, detail string
+		fails  error
+		path   string
+		status int
+		detail string
 	}{
-		{scan(readings.Export), wholeRange, shorter},
-		{scan(readings.Export), preview, shorter},
-		{scan(readings.Chart), wholeRange + "&max_points=10", "The range holds more readings than one chart may scan; ask for a shorter one"},
-		{context.DeadlineExceeded, preview, "The preview takes too long; choose fewer days, or rules for fewer sensors"},
-		{context.DeadlineExceeded, report, "The report takes too long; choose fewer sensors by limit and after, or a shorter range"},
+		{scan(readings.Export), wholeRange, 400, shorter},
+		{scan(readings.Export), preview, 400, shorter},
+		{scan(readings.Chart), wholeRange + "&max_points=10", 400, "The range holds more readings than one chart may scan; ask for a shorter one"},
+		{context.DeadlineExceeded, preview, 503, "The preview takes too long; choose fewer days, or rules for fewer sensors"},
+		{context.DeadlineExceeded, report, 400, "The report takes too long; choose fewer sensors by limit and after, or a shorter range"},
 	} {
 		a, method, body := newHistoryAPI(t, fakeReader{fail: c.fails}), "GET", ""
 		if c.path == preview {
 			method, body = "POST", fmt.Sprintf(`{"days":92,"rules":[%s]}`, fmt.Sprintf(someRule, 30.0, ""))
 		}
-		a.call(t, a.token, method, c.path, body).says(t, 400, c.detail)
+		a.call(t, a.token, method, c.path, body).says(t, c.status, c.detail)
 	}
 }
 

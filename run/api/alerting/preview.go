@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ type preview struct {
 	Rooms      []previewRoom `json:"rooms" nullable:"false" doc:"Rooms with excursions, those with most incidents first."`
 }
 
-var errSlowPreview = rest.BadRequest("The preview takes too long; choose fewer days, or rules for fewer sensors")
+var errSlowPreview = rest.NewError(http.StatusServiceUnavailable, "The preview takes too long; choose fewer days, or rules for fewer sensors")
 
 func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (_ preview, err error) {
 	defer func() {
