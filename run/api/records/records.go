@@ -66,8 +66,7 @@ func (h *Handlers) Register(r *rest.API) {
 var (
 	errFuture    = rest.BadRequest("month: is in the future")
 	errBefore    = rest.NotFound("The room was not there in this month")
-	errNoRecords = rest.NewError(http.StatusServiceUnavailable,
-		"Records are not set up: the service has no key to sign them with")
+	errNoRecords = rest.NotFound("Records are not set up: the service has no key to sign them with")
 )
 
 type recordKey struct {
