@@ -153,21 +153,24 @@ func (d dayHours) MarshalBinary() ([]byte, error) {
 	return content.Bytes(), nil
 }
 
-// hoursOf returns the hours of a day, from the artifact where there is one.
+// hoursOf returns the hours of a day, from the artifact where there is one. A day that takes longer to
+// read than a delivery may last has one of the nodes that were read, with which the next goes on.
 func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []learning.PlacedNode, start time.Time) (dayHours, error) {
 	name := hoursPrefix + start.Format("20060102")
-	content, err := t.models.Artifact(ctx, customer, name)
-	if err == nil {
-		var hours []anomaly.NodeHours
-		if err := gob.NewDecoder(bytes.NewReader(content)).Decode(&hours); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		return hours, nil
-	}
+	hours, err := t.storedHours(ctx, customer, name)
 	if !errors.Is(err, modelstore.ErrNoArtifact) {
+		return hours, err
+	}
+	begun := name + "_begun"
+	if hours, err = t.storedHours(ctx, customer, begun); err != nil && !errors.Is(err, modelstore.ErrNoArtifact) {
 		return nil, err
 	}
-	hours, err := t.readHours(ctx, nodes, start, maxReadings)
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n learning.PlacedNode) bool {
+		return slices.ContainsFunc(hours, func(h anomaly.NodeHours) bool { return h.Node == n.ID })
+	})
+	hours, err = t.readHours(ctx, hours, nodes, start, maxReadings, func(hours dayHours) error {
+		return errors.Join(t.models.Delete(ctx, customer, begun), t.models.Write(ctx, customer, begun, hours))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -177,9 +180,22 @@ func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []learning.Pl
 	return hours, nil
 }
 
-// readHours makes the hours of a day from at most so many readings at a time. A node that has
-// more by itself is cut.
-func (t *Train) readHours(ctx context.Context, nodes []learning.PlacedNode, start time.Time, most int) (hours dayHours, err error) {
+func (t *Train) storedHours(ctx context.Context, customer int64, name string) (hours dayHours, err error) {
+	content, err := t.models.Artifact(ctx, customer, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := gob.NewDecoder(bytes.NewReader(content)).Decode((*[]anomaly.NodeHours)(&hours)); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return hours, nil
+}
+
+// readHours adds the hours of a day of some nodes, from at most so many readings at a time, and saves them
+// before it reads more. A node that has more readings by itself is cut.
+func (t *Train) readHours(
+	ctx context.Context, hours dayHours, nodes []learning.PlacedNode, start time.Time, most int, save func(dayHours) error,
+) (dayHours, error) {
 	for together := maxTogether; len(nodes) > 0; {
 		part := nodes[:min(together, len(nodes))]
 		refs := make([]readings.NodeRef, len(part))
@@ -198,7 +214,11 @@ func (t *Train) readHours(ctx context.Context, nodes []learning.PlacedNode, star
 		for _, s := range series {
 			byName[s.NodeID] = s.Readings
 		}
-		hours, nodes = append(hours, replay(part, byName, start)...), nodes[len(part):]
+		if hours, nodes = append(hours, replay(part, byName, start)...), nodes[len(part):]; len(nodes) > 0 {
+			if err := save(hours); err != nil {
+				return nil, err
+			}
+		}
 		together = min(maxTogether, 2*together) // one that sends much makes no small parts of all after it
 	}
 	return hours, nil
