@@ -36,7 +36,7 @@ func (NoModels) Pair(context.Context, int64) modelstore.Pair { return modelstore
 // durable.
 type AnomalyStore interface {
 	RoomStore
-	RecordDetection(ctx context.Context, customer int64, n learning.NewPrediction, most int) (recorded bool, probability float64, err error)
+	RecordDetection(ctx context.Context, customer int64, n learning.NewPrediction, most int) (probability float64, err error)
 }
 
 // Questions is how many readings without an incident are recorded for users to judge, of an
@@ -109,7 +109,7 @@ func (d *AnomalyDetector) sample(
 		most = d.questions - most
 	}
 	n := predictionOf(pair, detection, data, sensor.Corrections)
-	_, probability, err := d.store.RecordDetection(ctx, sensor.CustomerID, n, most)
+	probability, err := d.store.RecordDetection(ctx, sensor.CustomerID, n, most)
 	if err != nil {
 		return err
 	}

@@ -65,9 +65,9 @@ type fakePredictions struct {
 	err         error
 }
 
-func (r *fakePredictions) RecordDetection(_ context.Context, _ int64, n learning.NewPrediction, _ int) (bool, float64, error) {
+func (r *fakePredictions) RecordDetection(_ context.Context, _ int64, n learning.NewPrediction, _ int) (float64, error) {
 	r.all = append(r.all, n)
-	return r.err == nil, cmp.Or(r.probability, 1), r.err
+	return cmp.Or(r.probability, 1), r.err
 }
 
 // stream is a series as messages.

@@ -98,7 +98,7 @@ type metadata struct {
 }
 
 type predictions interface {
-	RecordDetection(ctx context.Context, customer int64, n learning.NewPrediction, most int) (bool, float64, error)
+	RecordDetection(ctx context.Context, customer int64, n learning.NewPrediction, most int) (float64, error)
 }
 
 // detector has the rules alone and the rooms of the site.

@@ -16,7 +16,6 @@ import (
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -24,7 +23,7 @@ import (
 // Alerts is the metadata database. InsertAlert finds the owner and stores the alert
 // in one transaction.
 type Alerts interface {
-	InsertAlert(ctx context.Context, event alert.Event) (incidents.AlertOutcome, error)
+	InsertAlert(ctx context.Context, event alert.Event) (owned bool, err error)
 	// AlertDrill records that the event of a drill has come, and reports whether there is such a drill.
 	AlertDrill(ctx context.Context, code string) (known bool, err error)
 }
@@ -58,7 +57,7 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 		}
 		return err
 	}
-	outcome, err := s.alerts.InsertAlert(ctx, event)
+	owned, err := s.alerts.InsertAlert(ctx, event)
 	switch {
 	case err != nil:
 		return err
@@ -66,7 +65,7 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 		// The probe has no owner, so that the same insert stores no row. The service level
 		// objective of alerts is measured by this entry.
 		s.log.InfoContext(ctx, "probe alerted", "lateness_s", max(0, s.clock().Sub(event.Time)).Seconds())
-	case outcome == incidents.AlertIgnored:
+	case !owned:
 		s.counters.Add(ctx, "alerts_ignored", 1)
 		s.log.InfoContext(ctx, "alert of an unowned sensor ignored", "node_id", event.NodeID, "alert_type", string(event.Type))
 	}

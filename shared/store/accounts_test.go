@@ -112,7 +112,7 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 			is("before anyone has it", false, false)
 			db.sensor(t, db.anna, db.annasRoom, "n1")
 			is("Anna's", true, false)
-			db.insert(t, hot("a"), incidents.AlertStored)
+			db.insert(t, hot("a"), 1)
 			must.Do(t, remove(db))
 			is("removed", false, true)
 			must.Hold(t, name == "customer" || len(db.history(t, db.anna)) == 1, "its alerts are gone")
@@ -220,12 +220,6 @@ func TestReportedNodesAreBounded(t *testing.T) {
 		gateway = must.Get(db.RecordGatewayStatus(t.Context(), wire.StatusRequest{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes}, time.Time{}))(t)
 	}
 	must.Equal(t, "nodes are kept", int64(5000), gateway.Nodes)
-}
-
-func (db fixture) count(t *testing.T, query string, args pgx.NamedArgs) (n int) {
-	t.Helper()
-	must.Do(t, db.pool.QueryRow(t.Context(), query, args).Scan(&n))
-	return n
 }
 
 // TestReportedTimesCanBeShown shows that a time far off, which no answer could be written with, is not taken.
@@ -384,18 +378,19 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 	}
 	for _, c := range []struct {
 		event alert.Event
-		want  incidents.AlertOutcome
+		owned bool
+		rows  int
 	}{
-		{at(reading.Open, "late", hers), incidents.AlertStored},
-		{at(reading.Open, "live", his), incidents.AlertStored},
-		{at(reading.Open, "live", his), incidents.AlertDuplicate},
-		{at(reading.Channel(db.anna), "live", his), incidents.AlertStored}, // another node
-		{at(reading.Channel(db.bruno), "live", his), incidents.AlertStored},
-		{at(reading.Open, "before anybody's", hers.Add(-time.Hour)), incidents.AlertIgnored},
-		{at(reading.Open, "live", his.Add(time.Minute)), incidents.AlertDuplicate}, // a copy, by another gateway
-		{at(reading.Open, "live", his.Add(11*time.Minute)), incidents.AlertStored}, // the node has counted on
+		{at(reading.Open, "late", hers), true, 1},
+		{at(reading.Open, "live", his), true, 1},
+		{at(reading.Open, "live", his), true, 0},
+		{at(reading.Channel(db.anna), "live", his), true, 1}, // another node
+		{at(reading.Channel(db.bruno), "live", his), true, 1},
+		{at(reading.Open, "before anybody's", hers.Add(-time.Hour)), false, 0},
+		{at(reading.Open, "live", his.Add(time.Minute)), true, 0},    // a copy, by another gateway
+		{at(reading.Open, "live", his.Add(11*time.Minute)), true, 1}, // the node has counted on
 	} {
-		must.Equal(t, fmt.Sprintf("%s in channel %d at %v", c.event.MessageID, c.event.Channel, c.event.Time), c.want, must.Get(db.InsertAlert(t.Context(), c.event))(t))
+		must.Equal(t, c.event.MessageID+" is owned", c.owned, db.insert(t, c.event, c.rows))
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
 		all := must.Get(db.AlertHistory(t.Context(), customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}}))(t)
@@ -495,10 +490,10 @@ func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
 	must.Hold(t, temperature == 22 && sensor.AlsoUnenrolled, "after a forged reading: %v, %+v", temperature, sensor)
 	must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: forged, Arrived: forged.Time, Defaults: alert.Defaults()}))
 	must.Equal(t, "excursions", 0, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
-	must.Equal(t, "its alert", incidents.AlertIgnored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]))(t))
+	must.Equal(t, "its alert is owned", false, db.insert(t, alert.Exceeded(forged, alert.Defaults())[0], 0))
 	late := forged
-	late.Time = start // from before the signed reading
-	must.Equal(t, "an alert of before", incidents.AlertStored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(late, alert.Defaults())[0]))(t))
+	late.Time = start                                          // from before the signed reading
+	db.insert(t, alert.Exceeded(late, alert.Defaults())[0], 1) // of before
 	nodes := must.Get(db.RoomNodes(t.Context(), db.anna, db.annasRoom, nil))(t)
 	must.Hold(t, len(nodes) == 1 && nodes[0].Channel == reading.Channel(db.anna), "detection compares with %+v", nodes)
 	must.Fail(t, "the id, which Anna still holds", must.Err(db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))),
@@ -521,7 +516,7 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 	judge(0, start, 60)
 	e := hot("open")
 	e.Time = start
-	db.insert(t, e, incidents.AlertStored)
+	db.insert(t, e, 1)
 	must.Get(db.Act(t.Context(), db.anna, must.Get(db.Lasting(t.Context(), db.anna, nil, start))(t)[0].ID, incidents.Action{Event: incident.EventTaken, By: "anna12"}, start))(t)
 	must.Equal(t, "active alerts once it is taken", 0, len(must.Get(db.active(t.Context(), db.anna))(t)))
 	judge(db.anna, start.Add(time.Second), 61)

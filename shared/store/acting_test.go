@@ -382,7 +382,7 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 		t.Helper()
 		e := hot(fmt.Sprint("m", second))
 		e.NodeID, e.Time = node, clock(second)
-		db.insert(t, e, incidents.AlertStored)
+		db.insert(t, e, 1)
 	}
 	active := func(what string, want ...string) {
 		t.Helper()
@@ -399,7 +399,7 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 	record("n3", 0)
 	damp := hot("damp")
 	damp.Type, damp.Time = alert.Humidity, clock(20)
-	db.insert(t, damp, incidents.AlertStored)
+	db.insert(t, damp, 1)
 	id := slices.IndexFunc(db.lasting(t, 30), func(i incidents.Incident) bool { return i.RoomID == db.annasRoom })
 	mine := db.lasting(t, 30)[id].ID
 	active("open", "n1 humi 20", "n1 temp 0", "n1 temp 30", "n2 temp 10", "n3 temp 0")

@@ -159,6 +159,12 @@ func (db fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	must.Get(db.pool.Exec(t.Context(), statement, args))(t)
 }
 
+func (db fixture) count(t *testing.T, query string, args pgx.NamedArgs) (n int) {
+	t.Helper()
+	must.Do(t, db.pool.QueryRow(t.Context(), query, args).Scan(&n))
+	return n
+}
+
 // begin runs a statement in a transaction that is rolled back when the test ends.
 func (db fixture) begin(t *testing.T, statement string) pgx.Tx {
 	t.Helper()

@@ -37,21 +37,11 @@ const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
 	  AND e.quantity = alerts.alert_type AND e.specified AND e.acknowledged_to >= alerts.id
 	  AND alerts.timestamp >= e.start_time AND (e.lasting OR alerts.timestamp <= e.end_time)))`
 
-// AlertOutcome is the result of storing an event.
-type AlertOutcome string
-
-// The outcomes of [Store.InsertAlert].
-const (
-	AlertStored    AlertOutcome = "stored"    // a new record
-	AlertDuplicate AlertOutcome = "duplicate" // stored by an earlier delivery, or a copy of a stored one
-	AlertIgnored   AlertOutcome = "ignored"   // the reading has no owner, or its sensor is deleted
-)
-
-// InsertAlert stores an event, unacknowledged, for the owner of its reading. Reading and
-// type identify the event: a redelivery changes nothing, and neither does a copy of the
-// reading, see [readings.Fold]. An alert stored while a deletion of its sensor is not yet
-// committed precedes the deletion.
-func (s Store) InsertAlert(ctx context.Context, e alert.Event) (outcome AlertOutcome, err error) {
+// InsertAlert stores an event, unacknowledged, for the owner of its reading, and reports whether
+// there is one: there is none once its sensor is deleted. Reading and type identify the event: a
+// redelivery changes nothing, and neither does a copy of the reading, see [readings.Fold]. An alert
+// stored while a deletion of its sensor is not yet committed precedes the deletion.
+func (s Store) InsertAlert(ctx context.Context, e alert.Event) (owned bool, err error) {
 	err = s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
 		// A reading and its copy may arrive at the same moment.
 		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('alerts of ' || @channel::bigint || ' ' || @sensor::text, 0))`,
@@ -71,16 +61,15 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (outcome AlertOut
 			        WHERE channel = @channel::bigint AND sensor_id = @sensor::varchar AND message_id = @message_id::varchar AND alert_type = @type::varchar AND value = @value::float8
 			          AND timestamp > @timestamp::timestamptz - @fold::interval AND timestamp < @timestamp::timestamptz + @fold::interval)
 			    ON CONFLICT ON CONSTRAINT alerts_reading_key DO NOTHING
-			    RETURNING id
 			)
-			SELECT CASE WHEN EXISTS (SELECT FROM stored) THEN 'stored' WHEN EXISTS (SELECT FROM owner) THEN 'duplicate' ELSE 'ignored' END`,
+			SELECT EXISTS (SELECT FROM owner)`,
 			store.Args{
 				"channel": int64(e.Channel), "sensor": e.NodeID, "type": string(e.Type), "message": e.Message(),
 				"timestamp": reading.TruncateTime(e.Time), "message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
 				"fold": readings.FoldWithin,
-			}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&outcome), "scan") })
+			}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&owned), "scan") })
 	}, "store %s alert of %s", e.Type, e.NodeID)
-	return outcome, err
+	return owned, err
 }
 
 // alertList lists a customer's alerts that satisfy a condition, newest first.

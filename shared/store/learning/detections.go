@@ -71,11 +71,11 @@ func draw(day []question, r reading.Reading, most int) (admitted bool, displaced
 }
 
 // RecordDetection stores the detector's prediction for a customer's reading if [Draw] selects it
-// among those of its kind (anomalous or not) and UTC day, at most most of them. It returns whether
-// it did, and the probability below which the draw of a further reading must lie. It stores none
-// for a reading that is recorded already, for a deleted sensor, or for a time when the customer
-// did not hold the sensor.
-func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPrediction, most int) (recorded bool, probability float64, err error) {
+// among those of its kind (anomalous or not) and UTC day, at most most of them. It returns the
+// probability below which the draw of a further reading must lie. It stores none for a reading
+// that is recorded already, for a deleted sensor, or for a time when the customer did not hold
+// the sensor.
+func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPrediction, most int) (probability float64, err error) {
 	err = s.db.InTx(ctx, func(tx *store.DB) error {
 		// Two instances may record readings of a customer at the same moment. A deletion
 		// takes the sensor's lock (see the schema). It either comes before and is seen
@@ -98,11 +98,12 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 		if err != nil {
 			return err
 		}
-		var displaced *question
 		r := reading.Reading{Channel: n.Channel, NodeID: n.SensorID, MessageID: n.MessageID, Time: reading.TruncateTime(n.Time)}
-		if recorded, displaced, probability = draw(asked, r, most); recorded {
+		admitted, displaced, drawn := draw(asked, r, most)
+		if probability = drawn; admitted {
 			n.SamplingProbability = probability
-			if recorded, err = insertDrawn(ctx, tx, customer, n); err != nil {
+			recorded, err := insertDrawn(ctx, tx, customer, n)
+			if err != nil {
 				return err
 			}
 			if !recorded {
@@ -125,7 +126,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 		return tx.Exec(ctx, `UPDATE prediction_feedback SET sampling_probability = @drawn WHERE id = ANY(@ids)`,
 			store.Args{"drawn": probability, "ids": ids}, "reweigh")
 	})
-	return recorded, probability, store.Wrap(err, "record detection for %s", n.SensorID)
+	return probability, store.Wrap(err, "record detection for %s", n.SensorID)
 }
 
 // insertDrawn inserts a customer's prediction if they see its reading and it is no copy.
