@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/run/api/gateways"
@@ -30,6 +32,34 @@ import (
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
+
+// TestConfirmsAtTheSameMoment has them wait for each other: one enrols, and has the audit entry.
+func TestConfirmsAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	g := a.gateway(t, "Basement")
+	thief := *g
+	_, thief.key, _ = ed25519.GenerateKey(rand.Reader)
+	lock := must.Get(pgx.Connect(t.Context(), s.pool.Config().ConnString()))(t)
+	defer func() { _ = lock.Close(context.WithoutCancel(t.Context())) }()
+	must.Get(lock.Exec(t.Context(), `BEGIN`))(t)
+	must.Get(lock.Exec(t.Context(), `SELECT FROM gateways WHERE id = $1 FOR UPDATE`, g.id))(t)
+	var confirms sync.WaitGroup
+	waiting := func(want int) {
+		must.Eventually(t, "confirms wait", func() bool {
+			return want == s.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		})
+	}
+	for i := range 2 {
+		confirms.Go(func() { g.enrol(t, true).is(t, 200) })
+		waiting(i + 1)
+	}
+	confirms.Go(func() { thief.enrol(t, true).says(t, http.StatusConflict, "The code has enrolled another gateway") })
+	waiting(3)
+	must.Get(lock.Exec(t.Context(), `COMMIT`))(t)
+	confirms.Wait()
+	must.Equal(t, "entries", 1, s.count(t, `SELECT count(*) FROM audit_log WHERE operation = 'enrolGateway'`))
+}
 
 // TestEnrolment shows contract 10.2.
 func TestEnrolment(t *testing.T) {

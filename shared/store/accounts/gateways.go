@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -124,20 +123,19 @@ func (s Store) GatewayByCode(ctx context.Context, code string) (Gateway, error) 
 		store.Args{"code_hash": store.CodeHash(code)}, "gateway of a code")
 }
 
-// EnrolGateway sets the public key of the gateway of a code. The same code with the same
-// key again returns the same answer and changes nothing, since a reply may be lost. Errors:
-// [store.ErrNoGateway]; [store.ErrGatewayEnrolled], with another key.
+// EnrolGateway sets the public key of the gateway of a code. Errors: [store.ErrNoGateway];
+// [store.ErrGatewayEnrolled] once it has one.
 func (s Store) EnrolGateway(ctx context.Context, code string, key ed25519.PublicKey) (Gateway, error) {
 	enrolled, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, `
 		UPDATE gateways g
-		SET public_key = @key, enrolled_at = COALESCE(g.enrolled_at, now())
+		SET public_key = @key, enrolled_at = now()
 		FROM customers c
 		WHERE c.id = g.customer_id AND g.code_hash = @code_hash AND g.revoked_at IS NULL
-		  AND (g.public_key = @key OR (g.public_key IS NULL AND g.code_expires_at > now()))
+		  AND g.public_key IS NULL AND g.code_expires_at > now()
 		RETURNING `+gatewayColumns,
 		store.Args{"code_hash": store.CodeHash(code), "key": []byte(key)}, "enrol gateway")
 	if errors.Is(err, store.ErrNoGateway) {
-		if other, absent := s.GatewayByCode(ctx, code); absent == nil && !bytes.Equal(other.PublicKey, key) {
+		if _, absent := s.GatewayByCode(ctx, code); absent == nil {
 			err = store.ErrGatewayEnrolled
 		}
 	}
