@@ -130,13 +130,6 @@ func (r *API) complete(_ *huma.OpenAPI, op *huma.Operation) {
 			parameter.Example, parameter.Schema.Examples = examples[0], nil
 		}
 	}
-	for _, schema := range r.Schemas().Map() {
-		for _, p := range schema.Properties {
-			if p.Nullable && len(p.Enum) > 0 && !slices.Contains(p.Enum, nil) {
-				p.Enum = append(p.Enum, nil) // JSON Schema demands it
-			}
-		}
-	}
 	for _, response := range op.Responses {
 		for _, content := range response.Content {
 			if content.Schema.Type == huma.TypeArray { // a list is never null (contract 1.1)

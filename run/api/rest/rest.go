@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -48,10 +49,19 @@ func New(router *Router, config Config) *API {
 }
 
 // Schemas are the named schemas of the document.
-func (r *API) Schemas() huma.Registry { return r.OpenAPI().Components.Schemas }
+func (r *API) Schemas() huma.Registry { return r.huma.OpenAPI().Components.Schemas }
 
 // OpenAPI describes the operations that are registered.
-func (r *API) OpenAPI() *huma.OpenAPI { return r.huma.OpenAPI() }
+func (r *API) OpenAPI() *huma.OpenAPI {
+	for _, schema := range r.Schemas().Map() {
+		for _, p := range schema.Properties {
+			if p.Nullable && len(p.Enum) > 0 && !slices.Contains(p.Enum, nil) {
+				p.Enum = append(p.Enum, nil) // JSON Schema demands it
+			}
+		}
+	}
+	return r.huma.OpenAPI()
+}
 
 // List converts a list; it is never nil, so that JSON has [] and not null.
 func List[A, B any](list []A, convert func(A) B) []B {
