@@ -19,6 +19,7 @@ test("an incident is told by its place and cause, as it is expected, is or was",
   expect(titleOf(incident({ cause: "silent", now }))).toBe("Hall A: 2 of 3 sensors are silent");
   expect(titleOf(incident({ cause: "silent", now: { ...now, heard: 0 } }))).toBe("Hall A is silent");
   expect(placeOf(incident({ room_name: null, sensor_id: "n1" }))).toBe("Rack 7, not placed");
+  expect(titleOf(incident({ drill: true }))).toBe("Drill: Hall A is too hot");
 });
 
 test("how it is now: value, limit, where it goes, and how many sensors", () => {

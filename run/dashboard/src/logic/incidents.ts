@@ -27,11 +27,11 @@ export function saying({ cause, phase, breaking }: Pick<Incident, "cause" | "pha
   return `${breaking ? (expected ? "will be" : "is") : expected ? "was expected to be" : "was"} ${sayings[cause]}`;
 }
 
-/** Where it is: a room, all of a gateway that is silent, or a node that is in no room. */
-export function placeOf({ room_name, gateway_id, gateway_name, worst }: Incident): string {
+/** Where it is: a room, all of a gateway that is silent, or a node in no room. Of a drill it says that first. */
+export function placeOf({ room_name, gateway_id, gateway_name, worst, drill }: Incident): string {
   const gateway = gateway_name ?? gateway_id;
-  return room_name !== null ? named(room_name) : gateway ? `Gateway ${named(gateway)}`
-    : `${named(worst.sensor_name ?? worst.sensor_id)}, not placed`;
+  return (drill ? "Drill: " : "") + (room_name ? named(room_name) : gateway ? `Gateway ${named(gateway)}`
+    : `${named(worst.sensor_name ?? worst.sensor_id)}, not placed`);
 }
 
 /** How many of a place's sensors are silent, where others are heard: "2 of 3 sensors". */

@@ -36,7 +36,6 @@ export function NowPage() {
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
       {data && data.rooms.length === 0 && (
         <Empty title="No server room yet">
-          <p>A room holds sensors.</p>
           <May role="admin">
             <button type="button" class="primary" onClick={() => setAdding(true)}>Add room</button>
             <p><Link href="/setup">Or follow the checklist</Link>: gateway, sensors, limits, who is woken.</p>
