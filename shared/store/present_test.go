@@ -183,6 +183,23 @@ func TestSilentSensorIsToldAsItWas(t *testing.T) {
 	}
 }
 
+// TestSilentSensorIsNotHeardOfALateService has a silence that lasted before the service was late: nobody
+// has heard of its node for that.
+func TestSilentSensorIsNotHeardOfALateService(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "dead")
+	db.sensor(t, db.anna, db.annasRoom, "live")
+	db.ingested(t, judged("dead", 0, 22), judged("live", 300, 22))
+	db.settle(t, 310)
+	for _, second := range []int{300, 900} { // and none between
+		must.Do(t, db.RecordProbe(t.Context(), clock(second), clock(second)))
+	}
+	db.ingested(t, judged("live", 900, 22))
+	if now := db.only(t, 910).Now; now.Sensors != 1 || now.Heard != 1 {
+		t.Errorf("%+v", now)
+	}
+}
+
 // TestRateHasTurned is of a temperature that rose for minutes, and falls.
 func TestRateHasTurned(t *testing.T) {
 	t.Parallel()

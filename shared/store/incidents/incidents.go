@@ -456,13 +456,13 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 	}
 	if i.Now != nil {
 		i.Now.Worst, i.Now.Sensors = priority, len(nodes)
-		c.setPresent(i, parts)
+		c.setPresent(i, parts, nodes)
 	}
 }
 
 // setPresent sets the present value, forecast and room of a lasting incident, from its excursions
-// that last.
-func (c conditions) setPresent(i *Incident, parts []Excursion) {
+// that last, of nodes.
+func (c conditions) setPresent(i *Incident, parts []Excursion, nodes map[string]bool) {
 	value, at, known := c.value(i.Worst)
 	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst.NodeID) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {
@@ -481,7 +481,9 @@ func (c conditions) setPresent(i *Incident, parts []Excursion) {
 	for k := range c.sensors { // not of the map: each lasting incident asks for all of them
 		l := &c.sensors[k]
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
-		if here && l.Timestamp != nil && !l.Silent(c.probe, c.now) {
+		// A silence lasts until its node is heard, however late the service has been since.
+		silent := l.Silent(c.probe, c.now) || i.Cause == incident.Silent && nodes[l.NodeID]
+		if here && l.Timestamp != nil && !silent {
 			i.Now.Heard++
 		}
 	}
