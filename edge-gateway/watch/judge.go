@@ -201,12 +201,19 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 func (s *state) begin(f *found, at time.Time) *judged {
 	j := &judged{Room: f.room, Cause: f.Cause, ID: s.reportedID(f.room, f.Cause), Start: f.Start()}
 	if j.ID > 0 {
+		var before judged // a moment ago: the service may not know yet what people were told then
+		for _, b := range s.Judged {
+			if b.ID == j.ID && at.Sub(b.Until) < incident.JoinGap {
+				before = *b
+			}
+		}
 		j.Status, _ = j.Status.Advance(f.Gathered, false, at)
 		known := &s.Incidents[j.ID].Incident
-		if known.State == "taken" {
-			j.Status = j.Status.Take(f.Gathered, at, deref(known.SnoozedUntil))
+		if snoozed := deref(known.SnoozedUntil); known.State == "taken" && (snoozed.IsZero() || snoozed.After(before.Until)) {
+			j.Status = j.Status.Take(f.Gathered, at, snoozed)
 		}
 		j.Status.Known.Severity, j.Status.Known.Actual = known.Severity, known.Phase == "actual"
+		j.Status.Known = j.Status.Known.Above(before.Status.Known)
 		return j
 	}
 	s.Alone--

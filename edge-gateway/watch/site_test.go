@@ -375,6 +375,10 @@ func TestJudgeGoesOn(t *testing.T) {
 		s.judge(steps, here, &l, true, now)
 		s.judge(steps, here, &l, true, now)
 		must.Equal(t, name+": on site", c.onSite, len(s.Queue))
+		s.judge(steps, here, &l, false, now)
+		s.Incidents[1].Incident = known // the service is back, and has none of the readings of meanwhile
+		s.judge(steps, here, &l, true, now)
+		must.Equal(t, name+": away again", c.onSite, len(s.Queue))
 		if c.ends != nil {
 			known.State, known.Severity = "open", incident.Critical
 			s.apply(steps, Change{Event: incident.EventSnoozeEnded, Calls: true, At: *c.ends, IncidentID: 1, Incident: &known}, now)
