@@ -128,3 +128,16 @@ test.describe("by touch", () => {
     await expect(page).toHaveURL(url("/sensors/s3"));
   });
 });
+
+test("a press that failed is said beside its own incident, not beside the next in its place", async ({ page }) => {
+  await signUp(page);
+  await show(page, news);
+  await page.route(/\/actions$/, (route) => route.abort());
+  await page.goto(url("/"));
+  const sentence = page.locator(".sentence");
+  await sentence.getByRole("button", { name: /^I have it/ }).click();
+  await expect(sentence.getByRole("alert")).toHaveText("The service cannot be reached.");
+  await show(page, answer(4, 12, {}, { incidents: [hot("s2", { id: 2, room_name: "Hall 1" })] }));
+  await expect(sentence).toContainText("Hall 1 is too hot");
+  await expect(sentence.getByRole("alert")).toHaveCount(0);
+});

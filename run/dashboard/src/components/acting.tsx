@@ -33,7 +33,7 @@ export function Actions({ incident, short = false }: { incident: Incident; short
   const shown = possible[incident.state].slice(0, short ? 1 : undefined);
   return (
     <May role="operator">
-      {shown.map((action) => action === "take" ? <Take key={action} incident={incident} /> : (
+      {shown.map((action) => action === "take" ? <Take key={incident.id} incident={incident} /> : (
         <Button key={action} onClick={() => ask({ incident, action })}>
           {actions[action].name}<span class="unseen"> {titleOf(incident)}</span>
         </Button>
