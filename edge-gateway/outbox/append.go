@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 )
 
@@ -87,6 +88,9 @@ func (o *Outbox) write(joined []byte) (*segment, error) {
 	}
 	if _, err = active.Write(joined); err == nil {
 		err = active.Sync()
+	}
+	if err == nil { // whoever removes the folder takes the file's name, and the file with its last reader
+		_, err = os.Stat(current.path)
 	}
 	if err != nil {
 		o.abandonSegment(active, current, int64(len(joined)))

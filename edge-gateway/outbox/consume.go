@@ -26,7 +26,10 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		durable := *s
 		o.mu.Unlock()
 		data, err := o.reader.read(o.options.disk, durable)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // somebody has removed it
+			o.countDamage(s, at.offset)
+		case err != nil:
 			return found, err
 		}
 		for len(found) < n {

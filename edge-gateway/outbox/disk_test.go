@@ -245,6 +245,22 @@ func TestCardThatDies(t *testing.T) {
 	}
 }
 
+// TestFolderRemoved removes the folder under an open outbox: what is not on disk any more is not said to
+// be kept, and what was kept and is gone is said.
+func TestFolderRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	add(t, box, numbered(0, 3)...)
+	must.Do(t, os.RemoveAll(dir))
+	for range 2 { // the file is open, a new one has no folder
+		must.Fail(t, "append without a folder", box.Append(rec("lost")), os.ErrNotExist)
+	}
+	must.Fail(t, "state without a folder", box.Stats().Err, os.ErrNotExist)
+	messages := must.Get(box.Next(3))(t)
+	must.Equal(t, "what is left of three", Stats{Damaged: 1}, Stats{Pending: len(messages), Damaged: box.Stats().Damaged})
+}
+
 // swept counts what an outbox writes and syncs. The nth fails, or is done and reported as failed.
 type swept struct {
 	nth   int64
