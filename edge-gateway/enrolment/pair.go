@@ -34,6 +34,12 @@ func (id *Identity) loadPairKey() (key []byte, revoked bool) {
 	return kept.Key, false
 }
 
+// Revoked reports whether the API has said that the enrolment is revoked.
+func (id *Identity) Revoked() bool {
+	_, revoked := id.loadPairKey()
+	return revoked
+}
+
 // storePairKey stores the pair key of a reply, or instead of it that the gateway is revoked.
 // A reply without one changes nothing.
 func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {

@@ -1,11 +1,8 @@
 package system_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"coldaisle.dev/run/local/system"
@@ -55,7 +52,9 @@ func TestEnrolledGateway(t *testing.T) {
 	}
 	must.Equal(t, "after a restart the reading is in channel", demo, send(again, "signed-2"))
 	owner.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
-	must.Do(t, errors.Join(again.Stop(), os.RemoveAll(filepath.Join(folder, "enrolment"))))
+	must.Do(t, again.Stop())
+	told, _ := begin(true) // of the revocation, by its first status
+	must.Do(t, told.Stop())
 
 	anew, owner := begin(true)
 	must.Equal(t, "gateways after a revocation", 2, len(gateways(owner)))

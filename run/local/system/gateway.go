@@ -90,14 +90,14 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	return nil
 }
 
-// enrol enrols the gateway to the demo customer by the API, as somebody on site does, at its first start. The folder
-// keeps its identity: without it, as after a revocation, the next start enrols anew.
+// enrol enrols the gateway to the demo customer by the API, as somebody on site does, at its first start and once it
+// knows of a revocation. The folder keeps its identity.
 func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, *clock.Clock, error) {
 	id, err := enrolment.Load(folder)
 	if err != nil {
 		return nil, nil, err
 	}
-	if id == nil {
+	if id == nil || id.Revoked() {
 		user, _, err := s.demoUser(ctx)
 		if err != nil {
 			return nil, nil, err
