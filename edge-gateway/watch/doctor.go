@@ -69,7 +69,7 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 		if w.live.err = err; err == nil {
 			w.live.add(answer, &w.site, now)
 			if answer.Standby {
-				say("It is the standby of a pair: the other one judges on site.")
+				say("It is the standby of a pair: on site this watch tells only of nodes that still send to it.")
 			}
 		}
 	} else {

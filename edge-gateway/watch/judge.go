@@ -74,6 +74,14 @@ func (l *live) allSilent() bool {
 	return true
 }
 
+// hears reports whether a node of what lasts sends to this gateway.
+func (l *live) hears(parts []incident.Part) bool {
+	return slices.ContainsFunc(parts, func(p incident.Part) bool {
+		_, silent := l.silentSince(l.points[p.Node])
+		return p.Lasting && !silent
+	})
+}
+
 // found is an incident of a room according to the gateway's readings.
 type found struct {
 	incident.Gathered
@@ -157,8 +165,8 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 		lasting := func(j *judged) bool { return j.Status.Lasting && j.Room == f.room && j.Cause == f.Cause }
 		k := slices.IndexFunc(s.Judged, lasting)
 		if k < 0 {
-			if !away || !f.Breaking() {
-				continue
+			if !away || !f.Breaking() || l.standby && !l.hears(f.Parts) {
+				continue // the others send to the active gateway, whose watch notifies people
 			}
 			s.Judged = append(s.Judged, s.begin(&f, l.time))
 			k = len(s.Judged) - 1

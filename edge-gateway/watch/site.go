@@ -185,10 +185,9 @@ func (w *Watch) judgeOnSite(ctx context.Context) {
 		before := len(s.Queue) + len(s.Judged)
 		var unseen string
 		switch {
-		case err == nil && w.live.standby: // the other gateway's watch notifies people
 		case why != "" && err != nil:
 			unseen = fmt.Sprintf("%s%s, and the gateway of this machine does not answer", strings.ToUpper(why[:1]), why[1:])
-		case why != "" && w.live.allSilent():
+		case why != "" && !w.live.standby && w.live.allSilent():
 			unseen = fmt.Sprintf("%s%s, and the gateway hears no node", strings.ToUpper(why[:1]), why[1:])
 		case err == nil:
 			s.judge(w.config.Steps, &w.site, &w.live, why != "", now)

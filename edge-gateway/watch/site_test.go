@@ -425,6 +425,26 @@ func TestBlind(t *testing.T) {
 	}
 }
 
+// TestStandbyTellsOfItsNodes has the nodes of a room send to the standby of a pair, as after a network that was
+// split, while the service is away: nobody else judges them. What falls silent may send to the active gateway.
+func TestStandbyTellsOfItsNodes(t *testing.T) {
+	t.Parallel()
+	night(t, "", func(t *testing.T) { //nolint:thelper // it is the test
+		w := newWorld(t, "  - {name: first, command: ['true']}\n", func(now time.Time, sensor int) float64 {
+			if now.Minute() >= 20 && sensor > 0 {
+				return 0
+			}
+			return lost(now, sensor, 40)
+		})
+		until("01:59:00")
+		w.set(&w.cut, true)
+		w.set(&w.standby, true)
+		until("02:35:00")
+		must.Equal(t, "told", 1, len(w.with("told", "Hall A: too hot"+judgedOnSite)))
+		must.Equal(t, "all that is told", 1, len(w.with("told")))
+	})
+}
+
 // TestReasonIsOfTheCause has a room that is too hot told by its temperature, though its air is
 // too dry by more.
 func TestReasonIsOfTheCause(t *testing.T) {
