@@ -20,8 +20,9 @@ def check(config):
     if not gateway.endswith(".local") and not gateway.replace(".", "").isdigit():
         raise ValueError("config.py: GATEWAY must be a name that ends in .local or an IPv4 address")
     allowed = "abcdefghijklmnopqrstuvwxyz0123456789._:-"
-    if len(config.NODE_ID) > 50 or any(c not in allowed for c in config.NODE_ID.lower()) or config.NODE_ID == "coldaisle.probe":
-        raise ValueError("config.py: NODE_ID must be up to 50 letters, digits or . _ : -, and not coldaisle.probe")
+    reserved = config.NODE_ID in (".", "..", "coldaisle.probe")
+    if len(config.NODE_ID) > 50 or any(c not in allowed for c in config.NODE_ID.lower()) or reserved:
+        raise ValueError("config.py: NODE_ID must be up to 50 letters, digits or . _ : -, and not . or .. or coldaisle.probe")
 
 
 class Watchdog:

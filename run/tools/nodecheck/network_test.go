@@ -246,7 +246,8 @@ func TestNodeRefusesSettings(t *testing.T) {
 		"an interval":        {"INTERVAL_S = 30000", "INTERVAL_S must be 600 seconds at most"},
 		"a name by DNS":      {`GATEWAY = "gateway.example.com"`, "GATEWAY must be a name that ends in .local or an IPv4 address"},
 		"a node id":          {`NODE_ID = "rack 1"`, "NODE_ID must be up to 50 letters"},
-		"the reserved id":    {`NODE_ID = "coldaisle.probe"`, "and not coldaisle.probe"},
+		"the reserved id":    {`NODE_ID = "coldaisle.probe"`, "or coldaisle.probe"},
+		"a path":             {`NODE_ID = ".."`, "and not . or .."},
 		"a sensor":           {`SENSOR = "dht23"`, "SENSOR: dht23"},
 	} {
 		t.Run(name, func(t *testing.T) {
