@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/shared/pause"
 )
 
@@ -35,6 +36,7 @@ type device struct {
 	id     string
 	host   bool          // measures temperature alone, and neither registers nor beats
 	boot   time.Duration // virtual
+	faults []fault.Fault
 
 	base    string // of the gateway; empty until found
 	pending []message
@@ -68,8 +70,8 @@ func (n *device) run(ctx context.Context) {
 			return
 		}
 		if beat < reading {
-			if !n.host && n.post(ctx, heartbeatPath, map[string]string{"node_id": n.id}) == accepted {
-				n.sim.add(&n.sim.stats.Heartbeats, 1)
+			if !n.host {
+				n.post(ctx, heartbeatPath, map[string]string{"node_id": n.id})
 			}
 			beat += heartbeatPause()
 			continue
@@ -103,7 +105,6 @@ func (n *device) next(last time.Duration) time.Duration {
 func (n *device) register(ctx context.Context) {
 	for attempt := range 1 + registerRetries {
 		if n.post(ctx, registerPath, registration{NodeID: n.id, IPAddr: address(77, n.number)}) == accepted {
-			n.sim.add(&n.sim.stats.Registered, 1)
 			return
 		}
 		if attempt < registerRetries && pause.For(ctx, n.sim.wall(firstBackoff<<attempt)) != nil {
@@ -119,30 +120,28 @@ func (n *device) register(ctx context.Context) {
 // cycle measures, and sends the unanswered readings of earlier cycles before the
 // new one.
 func (n *device) cycle(ctx context.Context, at time.Duration) {
-	repeated := len(n.pending)
 	n.pending = append(n.pending, n.message(at))
 	kept := n.pending[:0]
 	reached := true
-	for i, m := range n.pending {
+	for _, m := range n.pending {
 		if !reached || ctx.Err() != nil {
 			kept = append(kept, m)
 			continue
 		}
-		end := n.send(ctx, m, i < repeated)
+		end := n.send(ctx, m)
 		if end == retryLater || end == unreachable {
 			kept = append(kept, m)
 		}
 		reached = end != unreachable
 	}
 	if excess := len(kept) - maxPending; excess > 0 {
-		n.sim.add(&n.sim.stats.Lost, int64(excess))
 		kept = kept[:copy(kept, kept[excess:])]
 	}
 	n.pending = kept
 }
 
 func (n *device) message(at time.Duration) message {
-	measured := n.sim.site.Measure(n.number, n.sim.started.Add(at), n.sim.faults(n.number, at))
+	measured := n.sim.site.Measure(n.number, n.sim.started.Add(at), n.faults)
 	// The hardware's ids are four random bytes, too. They differ from run to run: the gateway would
 	// take a known id for a reading that is sent again.
 	id := fmt.Sprintf("%08x", rand.Uint32()) //nolint:gosec // keeps no secret
@@ -153,11 +152,7 @@ func (n *device) message(at time.Duration) message {
 	return m
 }
 
-func (n *device) send(ctx context.Context, m message, again bool) outcome {
-	stats := &n.sim.stats
-	if again {
-		n.sim.add(&stats.Retried, 1)
-	}
+func (n *device) send(ctx context.Context, m message) outcome {
 	end := unreachable
 	if n.find(ctx) { // which may take seconds, in which the reading grows older
 		if age := n.sim.config.Clock().Sub(m.at); age >= minAge {
@@ -167,12 +162,12 @@ func (n *device) send(ctx context.Context, m message, again bool) outcome {
 	}
 	switch {
 	case end == accepted:
-		n.sim.add(&stats.Accepted, 1)
+		n.sim.accepted.Add(1)
 	case end == rejected:
-		n.sim.add(&stats.Rejected, 1)
+		n.sim.rejected.Add(1)
 		n.sim.config.Log.WarnContext(ctx, "gateway rejected a simulated reading", "node_id", n.id, "message_id", m.ID)
 	case ctx.Err() == nil:
-		n.sim.add(&stats.Failed, 1)
+		n.sim.failed.Add(1)
 	}
 	return end
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/recording"
 )
@@ -36,7 +37,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gateway{}
-		s := pretend(t, g, nodesim.Config{Nodes: 6, Prefix: "lab", FailureEvery: -1}, 30*time.Minute-time.Second)
+		s := pretend(t, g, nodesim.Config{Nodes: 6, Prefix: "lab"}, 30*time.Minute-time.Second)
 		must.Equal(t, "rooms", [][]string{{"lab-r1-n1", "lab-r1-n2", "lab-r1-n3", "lab-r1-n4"}, {"lab-r2-n1", "lab-r2-n2"}}, s.Rooms())
 
 		must.Equal(t, "registrations of 6 nodes", 6, len(g.calls("register")))
@@ -61,12 +62,9 @@ func TestNodes(t *testing.T) {
 			beat[c.NodeID] = c.At
 		}
 		must.Equal(t, "heartbeats of nodes", 6, len(beat))
-		stats := s.Stats()
-		got := [4]int64{stats.Registered, stats.Accepted, stats.Failed, stats.Retried}
-		must.Equal(t, "registered, accepted, failed, retried", [4]int64{6, 360, 0, 0}, got)
-		must.Equal(t, "heartbeats", int64(len(g.calls("heartbeat"))), stats.Heartbeats)
-		if stats.Heartbeats < 6*28 {
-			t.Errorf("%d heartbeats of 6 nodes in 30 minutes, want one in 30 to 60 s", stats.Heartbeats)
+		must.Equal(t, "readings and their answers", nodesim.Stats{Accepted: 360}, s.Stats())
+		if beats := len(g.calls("heartbeat")); beats < 6*28 {
+			t.Errorf("%d heartbeats of 6 nodes in 30 minutes, want one in 30 to 60 s", beats)
 		}
 	})
 }
@@ -76,7 +74,7 @@ func TestHosts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gateway{}
-		pretend(t, g, nodesim.Config{Nodes: 2, Hosts: 1, FailureEvery: -1}, 10*time.Minute-time.Second)
+		pretend(t, g, nodesim.Config{Nodes: 2, Hosts: 1}, 10*time.Minute-time.Second)
 		for path, want := range map[string][2]int{"register": {1, 0}, "message": {20, 0}, "readings": {0, 20}} {
 			var got [2]int
 			for _, c := range g.calls(path) {
@@ -105,13 +103,12 @@ func TestRegistration(t *testing.T) {
 				}
 				return http.StatusOK
 			}}
-			s := pretend(t, g, nodesim.Config{Nodes: 1}, 10*time.Minute)
+			pretend(t, g, nodesim.Config{Nodes: 1}, 10*time.Minute)
 			calls := g.calls("register")
 			must.Equal(t, fmt.Sprintf("registrations, of which %d fail", fail), 1+retries, len(calls))
 			for i := range retries {
 				must.Equal(t, fmt.Sprintf("pause before retry %d", i), time.Second<<i, calls[i+1].At.Sub(calls[i].At))
 			}
-			must.Equal(t, "it is registered", fail <= retries, s.Stats().Registered == 1)
 			must.Equal(t, "it sends readings", true, len(g.calls("message")) > 0)
 		})
 	}
@@ -135,9 +132,8 @@ func TestOutage(t *testing.T) {
 			ids[c.ID] = true
 		}
 		must.Equal(t, "readings were offered", 60, len(ids))
-		if got := s.Stats(); got.Retried == 0 || got.Lost != 19-4 || got.Accepted != 60-got.Lost {
-			t.Errorf("after an outage of 19 readings: %+v", got)
-		}
+		const lost = 19 - 4
+		must.Equal(t, "readings that were accepted", int64(60-lost), s.Stats().Accepted)
 	})
 }
 
@@ -172,8 +168,6 @@ func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	must.Get(nodesim.New(nodesim.Config{Gateway: "http://gateway:8080", Nodes: 2, Clock: time.Now}))(t)
 	for name, config := range map[string]nodesim.Config{
-		"no gateway":     {Nodes: 2},
-		"gateway no URL": {Gateway: "192.168.1.20:8080", Nodes: 2},
 		"negative nodes": {Gateway: "http://gateway:8080", Nodes: -1},
 		"speed too high": {Gateway: "http://gateway:8080", Nodes: 2, Speed: 1e6},
 		"speed under 0":  {Gateway: "http://gateway:8080", Nodes: 2, Speed: -1},
@@ -184,58 +178,29 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// For a demonstration the first room turns hot when it is told to, at any speed.
-func TestHotAfter(t *testing.T) {
+// A fault that is sown is measured in its room, at its time, which passes faster at a higher speed.
+func TestSow(t *testing.T) {
 	t.Parallel()
-	for _, speed := range []float64{1, 10, 60} {
+	for _, speed := range []float64{1, 10} {
 		synctest.Test(t, func(t *testing.T) {
-			start := time.Now()
 			g := &gateway{}
-			pretend(t, g, nodesim.Config{Nodes: 8, Speed: speed, FailureEvery: -1, HotAfter: 25 * time.Second}, 2*time.Minute)
+			s := must.Get(nodesim.New(nodesim.Config{Nodes: 6, Speed: speed, Gateway: "http://gateway", Transport: g, Clock: time.Now}))(t)
+			begin := time.Now()
+			failing := fault.Fault{Kind: fault.Cooling, Room: "room2", Start: begin.Add(10 * time.Minute), End: begin.Add(20 * time.Minute), Peak: 40, Constant: time.Minute}
+			s.Sow(failing)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(float64(30*time.Minute)/speed))
+			defer cancel()
+			must.Do(t, s.Run(ctx))
 			hot := slices.DeleteFunc(g.calls("message"), func(c call) bool { return *c.Temperature <= 50 })
-			if len(hot) == 0 {
-				t.Fatalf("at speed %g no room turns hot", speed)
-			}
+			must.Equal(t, "hot readings of each of two nodes in ten minutes", true, len(hot) >= 2*16)
 			for _, c := range hot {
-				must.Equal(t, "the room that is hot", "sim-r1", c.NodeID[:len("sim-r1")])
+				must.Equal(t, "the room that is hot", "sim-r2", c.NodeID[:len("sim-r2")])
+				at := begin.Add(time.Duration(float64(c.At.Sub(begin)) * speed))
+				must.Equal(t, "it is hot as the fault has it", true, failing.Affects(at) && s.Faulty(c.NodeID, at))
 			}
-			// Noise moves the first reading over the limit by half a minute of the ramp.
-			earliest := 25*time.Second - time.Duration(float64(30*time.Second)/speed)
-			if over := hot[0].At.Sub(start); over < max(time.Nanosecond, earliest) || over > time.Minute {
-				t.Errorf("at speed %g 50 °C passed after %s, want about 25 s and at most an interval more", speed, over)
-			}
+			must.Equal(t, "the other room is faulty", false, s.Faulty("sim-r1-n1", failing.Start))
 		})
 	}
-}
-
-// The cooling of every room fails once in each time of FailureEvery, all of its nodes pass
-// the default threshold, and are themselves again an hour after.
-func TestCoolingFailsByChance(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const every, times, nodes = 12 * time.Hour, 6, 8
-		start := time.Now()
-		g := &gateway{}
-		pretend(t, g, nodesim.Config{Nodes: nodes, FailureEvery: every}, times*every)
-		hot := map[string][]time.Duration{} // first over 50 °C in each failure
-		last := map[string]time.Duration{}
-		for _, c := range g.calls("message") {
-			if *c.Temperature <= 50 {
-				continue
-			}
-			at := c.At.Sub(start)
-			if before, ok := last[c.NodeID]; !ok || at-before > time.Hour {
-				hot[c.NodeID] = append(hot[c.NodeID], at)
-			}
-			last[c.NodeID] = at
-		}
-		for node, failures := range hot {
-			if len(failures) != times || failures[0] < every/5 {
-				t.Errorf("%s passed 50 °C at %v, want once in each %s and not at once", node, failures, every)
-			}
-		}
-		must.Equal(t, "nodes that passed 50 °C", nodes, len(hot))
-	})
 }
 
 // recorded returns a recording of so many nodes and rows for each, five seconds apart, the

@@ -1,13 +1,13 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"time"
 
 	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/nodesim"
@@ -16,12 +16,7 @@ import (
 // Credentials are what a user signs in with.
 type Credentials struct{ Email, Password string }
 
-const (
-	// firstAlertAfter is when the first room gets too hot, so that a new user sees an
-	// alert within the first minute.
-	firstAlertAfter = 25 * time.Second
-	demoPerRoom     = 8 // nodes of a room that has a past
-)
+const demoPerRoom = 8 // nodes of a room that has a past
 
 // Demo creates a customer whose sensors are the simulated nodes, room by room, and
 // starts the nodes. It uses the API, as a user does. A second start finds what the
@@ -37,16 +32,17 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 	}
 	simulated := nodesim.Config{
 		Gateway: s.GatewayURL, Nodes: s.options.Nodes, Speed: s.options.Speed, Seed: s.options.Seed,
-		HotAfter: firstAlertAfter, Clock: s.options.Clock, Log: s.log,
+		Clock: s.options.Clock, Log: s.log,
 	}
 	if s.options.hasPast() {
-		simulated.HotAfter, simulated.FailureEvery, simulated.PerRoom, simulated.Hosts = 0, -1, demoPerRoom, 1
-		simulated.Began = s.options.Clock().Add(-s.options.History)
-		simulated.Faults = pastFaults(simulated.Began, s.options.History)
+		simulated.PerRoom, simulated.Hosts, simulated.Began = demoPerRoom, 1, s.options.Clock().Add(-s.options.History)
 	}
 	s.Nodes, err = nodesim.New(simulated)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("simulated nodes: %w", err)
+	}
+	if s.options.hasPast() {
+		s.Nodes.Sow(pastFaults(simulated.Began, s.options.History)...)
 	}
 	for i, ids := range s.Nodes.Rooms() {
 		if err := user.CreateRoom(ctx, fmt.Sprintf("Server room %d", i+1), ids); err != nil {
@@ -66,6 +62,8 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 		}
 		if s.options.hasPast() {
 			s.Nodes.Sow(presentFaults(s.options.Clock())...)
+		} else {
+			s.Nodes.Sow(hotFaults(s.options.Clock(), cmp.Or(s.options.Speed, 1))...)
 		}
 		return s.Nodes.Run(ctx)
 	})

@@ -189,6 +189,15 @@ func presentFaults(now time.Time) []fault.Fault {
 	}
 }
 
+// hotFaults happen at a demo without a past, whose only limit is the default of 50 °C. The first room
+// passes it within half a minute, so that a new user sees an alert at once, and all of them at night.
+func hotFaults(now time.Time, speed float64) []fault.Fault {
+	return []fault.Fault{
+		{Kind: fault.Cooling, Room: "room1", Start: now, End: now.Add(20 * time.Minute), Peak: 36, Constant: time.Duration(15 * speed * float64(time.Second))},
+		{Kind: fault.Nightly, Start: now.Add(6 * time.Hour), End: now.AddDate(100, 0, 0), Peak: 36, Constant: 30 * time.Minute},
+	}
+}
+
 // setUp gives the demo's customer limits, a host in place of a node, a sensor whose certificate
 // has expired, and maintenance in the past, once.
 func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) error {

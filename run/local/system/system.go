@@ -250,10 +250,9 @@ func (s *System) Status(ctx context.Context, started time.Time) (string, error) 
 	if arriving := s.arriving(); arriving != "" {
 		return arriving, nil
 	}
-	var nodes, sent, stored, alerts, deadLetters int64
+	var sent, stored, alerts, deadLetters int64
 	if s.Nodes != nil {
-		stats := s.Nodes.Stats()
-		nodes, sent = int64(stats.Nodes), stats.Accepted
+		sent = s.Nodes.Stats().Accepted
 	}
 	if s.Queue != nil {
 		deadLetters = s.Queue.Counts().DeadLettered
@@ -266,5 +265,5 @@ func (s *System) Status(ctx context.Context, started time.Time) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("status: %w", err)
 	}
-	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alert records %d · dead letters %d", nodes, sent, stored, alerts, deadLetters), nil
+	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alert records %d · dead letters %d", s.options.Nodes, sent, stored, alerts, deadLetters), nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pause"
@@ -134,8 +135,7 @@ func (s *soak) prepare(ctx context.Context) error {
 		}
 		nodes, err := nodesim.New(nodesim.Config{
 			Gateway: s.cluster.Gateways[site].URL, Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
-			Prefix: fmt.Sprintf("site%d", site+1), HotAfter: s.duration / 4, FailureEvery: 4 * time.Hour,
-			Clock: s.clock, Log: s.log, Transport: s.ledger.Transport(network(s.nodes)),
+			Prefix: fmt.Sprintf("site%d", site+1), Clock: s.clock, Log: s.log, Transport: s.ledger.Transport(network(s.nodes)),
 		})
 		if err != nil {
 			return fmt.Errorf("nodes of site %d: %w", site+1, err)
@@ -178,7 +178,7 @@ func (s *soak) runLoad(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	for _, site := range s.sites {
-		running.Go(func() { _ = site.Run(ctx) }) // it never fails
+		running.Go(func() { s.runSite(ctx, site) })
 	}
 	for _, user := range s.users.all {
 		running.Go(func() { s.users.browse(ctx, user) })
@@ -191,6 +191,19 @@ func (s *soak) runLoad(ctx context.Context) error {
 		return fmt.Errorf("interrupted: %w", cause)
 	}
 	return errors.Join(s.chaos.failures...)
+}
+
+// runSite runs the nodes of a site. After a quarter of the time the cooling of its rooms begins to fail, of one each
+// minute of theirs.
+func (s *soak) runSite(ctx context.Context, site *nodesim.Simulation) {
+	start := s.clock().Add(time.Duration(s.speed * float64(s.duration/4)))
+	for room := range site.Rooms() {
+		site.Sow(fault.Fault{
+			Kind: fault.Cooling, Room: fmt.Sprintf("room%d", room+1), Start: start, End: start.Add(30 * time.Second), Peak: 36, Constant: 30 * time.Minute,
+		})
+		start = start.Add(time.Minute)
+	}
+	_ = site.Run(ctx) // it never fails
 }
 
 // settleLedger settles the ledger from time to time while the nodes send.
