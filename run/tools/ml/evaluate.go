@@ -16,7 +16,7 @@ import (
 	"coldaisle.dev/shared/learn"
 )
 
-func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
+func evaluate(arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
 	report := flags.String("report", "", "HTML file for the figures with plots")
 	seed := flags.Uint64("seed", 1, "of the random draws")
@@ -35,11 +35,11 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	switch *simulated {
 	case "":
 	case "test":
-		return fleets(ctx, trial.TestSeeds(), out)
+		return fleets(trial.TestSeeds(), out)
 	case "tuning":
-		return fleets(ctx, trial.TuningSeeds(), out)
+		return fleets(trial.TuningSeeds(), out)
 	case "verdicts":
-		return verdicts(ctx, trial.TestSeeds()[0], out)
+		return verdicts(trial.TestSeeds()[0], out)
 	default:
 		return fmt.Errorf("-fleet %s: say test, tuning or verdicts", *simulated)
 	}
@@ -52,15 +52,15 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 		return err
 	}
 	if sow.seed != 0 {
-		return sow.measure(ctx, tracks, out)
+		return sow.measure(tracks, out)
 	}
 	tracks = labelled(tracks, out)
 	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
-	if err := e.measure(ctx, tracks); err != nil {
+	if err := e.measure(tracks); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
-	if err := onFile(ctx, tracks, out); err != nil {
+	if err := onFile(tracks, out); err != nil {
 		return err
 	}
 	if *report == "" {
@@ -106,13 +106,13 @@ type point struct{ x, y float64 }
 
 // measure trains as production does and judges every reading. The detector learns from the readings
 // that it judges, never from their labels, and the forecaster from the first part of them.
-func (e *evaluation) measure(ctx context.Context, nodes []trial.Track) error {
+func (e *evaluation) measure(nodes []trial.Track) error {
 	quick := make([]trial.Track, len(nodes))
 	for i, n := range nodes {
 		quick[i] = n.Quickened()
 	}
 	in := learn.Input{History: historyOf(quick), Seed: e.Seed, Started: e.At}
-	result, err := learn.Train(ctx, in)
+	result, err := learn.Train(context.Background(), in)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (e *evaluation) measure(ctx context.Context, nodes []trial.Track) error {
 		first[i].Readings, rest[i].Readings = n.Readings[:at], n.Readings[at:]
 	}
 	in.History = historyOf(first)
-	result, err = learn.Train(ctx, in)
+	result, err = learn.Train(context.Background(), in)
 	if errors.Is(err, learn.ErrTooFewRows) {
 		e.Forecast.Reason = "not measured: too few readings for two parts"
 		return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,13 +35,13 @@ func atMost(most float64) func(float64) bool   { return func(v float64) bool { r
 
 // fleets measures the targets of learning on simulated fleets and writes them as a table
 // in Markdown, misses included.
-func fleets(ctx context.Context, seeds []uint64, out io.Writer) error {
+func fleets(seeds []uint64, out io.Writer) error {
 	lines := make([][]target, len(seeds))
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, seed := range seeds {
 		group.Go(func() (err error) {
-			lines[i], err = fleet(ctx, seed)
+			lines[i], err = fleet(seed)
 			return err
 		})
 	}
@@ -75,7 +74,7 @@ func fleetOptions(seed uint64, unlike bool) site.Options {
 // fleet measures one seed: every scenario has two weeks of a past with half a fault per
 // node and month, from which thresholds are learned, and then ten days in which each of
 // seven kinds of faults befalls a node twice a month.
-func fleet(ctx context.Context, seed uint64) ([]target, error) {
+func fleet(seed uint64) ([]target, error) {
 	var lines []target
 	add := func(name, asked string, got float64, met func(float64) bool, format string) {
 		lines = append(lines, target{name, asked, got, met, format})
@@ -107,11 +106,8 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 		{"unlike nodes", true, false, 1, [3]float64{.45, .58, .80}},
 		{"a single node", false, true, 1, [3]float64{.70, .78, .85}},
 	} {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("stopped: %w", err)
-		}
 		tracks, now := made(s.unlike, s.scale, fault.Ordinary())
-		scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now, Single: s.single, Tick: time.Minute})
+		scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Single: s.single, Tick: time.Minute})
 		found := caught(s.name, tracks, scores, now, s.least)
 		add(s.name+": false alarms at a budget of 1", "≤ 2", found[0].False, atMost(2), "%.1f")
 		add(s.name+": median delay at a budget of 1, minutes", "", found[0].Delay().Minutes(), nil, "%.0f")
@@ -120,14 +116,14 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 		}
 		add("first named reason right", "≥ .90", share(found[0].Right, found[0].Caught), atLeast(.9), "%.2f")
 		add("PR AUC", "", trial.PRAUC(tracks, scores, now), nil, "%.2f")
-		if err := baselines(ctx, tracks, now, add); err != nil {
+		if err := baselines(tracks, now, add); err != nil {
 			return nil, err
 		}
 	}
 
 	// A site that begins: what stands in for its past is shipped.
 	tracks, now := trial.Made{Site: fleetOptions(seed, false), Now: 21 * day, After: few}.Tracks()
-	scores, _ := trial.Replay(ctx, tracks, trial.Options{Tick: time.Minute})
+	scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
 	add("three weeks from the first reading: false alarms at a budget of 1", "≤ 2", trial.Measure(tracks, scores, anomaly.Alarm(1), now).False, atMost(2), "%.1f")
 	for i, t := range tracks {
 		tracks[i].Readings = slices.DeleteFunc(t.Readings, func(r reading.Reading) bool { return r.Time.Sub(now) > 7*day })
@@ -136,7 +132,7 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 
 	// Whole rooms, of which no neighbour knows better.
 	tracks, now = made(false, 1, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 12, Room: true}})
-	scores, _ = trial.Replay(ctx, tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ = trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	add("loss of cooling of a whole room: caught at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
 	steady := trial.Forecast(tracks, now)
 	add("intervals: nodes whose 90 % hold 88 to 92 %", "≥ .95", share(steady.Covered, steady.Nodes), atLeast(.95), "%.2f")
@@ -151,25 +147,22 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	// happens to alarm in such a time.
 	slow := trial.Made{Site: fleetOptions(seed, false), Past: 7 * day, Now: 24 * day, After: map[fault.Kind]fault.Rate{fault.Drift: {PerMonth: 0.6, Lasts: 21 * day}}}
 	tracks, now = slow.Tracks()
-	scores, _ = trial.Replay(ctx, tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ = trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	add("drift over three weeks: alarmed at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
 	slow.After = nil
 	healthy, _ := slow.Tracks()
-	scores, _ = trial.Replay(ctx, healthy, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ = trial.Replay(healthy, trial.Options{Frozen: now, Tick: time.Minute})
 	for i := range healthy {
 		healthy[i].Events = tracks[i].Events
 	}
 	add("the same without the drift", "", trial.Measure(healthy, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("stopped: %w", err)
-	}
 	return lines, nil
 }
 
 // baselines adds what simple detectors find on the same readings.
-func baselines(ctx context.Context, tracks []trial.Track, now time.Time, add func(string, string, float64, func(float64) bool, string)) error {
+func baselines(tracks []trial.Track, now time.Time, add func(string, string, float64, func(float64) bool, string)) error {
 	first := tracks[:6] // a forest takes long
-	forest, err := trial.Forest(ctx, first, now)
+	forest, err := trial.Forest(first, now)
 	if err != nil {
 		return err
 	}
@@ -191,7 +184,7 @@ func baselines(ctx context.Context, tracks []trial.Track, now time.Time, add fun
 
 // verdicts writes what wrong verdicts and unreported faults cost: the share of ordinary faults that is caught
 // at a budget of 1, after four weeks in which people judged every episode.
-func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
+func verdicts(seed uint64, out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "| faults in the past, per node and month | nobody judges | 0 %% wrong | 10 %% | 20 %% | 40 %% |\n|---|---|---|---|---|---|\n")
 	for _, rate := range []float64{0.5, 4.5, 38} {
 		before := maps.Clone(fault.Ordinary())
@@ -205,10 +198,7 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 			if wrong >= 0 {
 				o.Judge = trial.Judge(tracks, seed, wrong)
 			}
-			scores, _ := trial.Replay(ctx, tracks, o)
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("stopped: %w", err)
-			}
+			scores, _ := trial.Replay(tracks, o)
 			m := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
 			_, _ = fmt.Fprintf(out, " %.2f (%.1f false) |", m.Share(), m.False)
 		}
@@ -219,19 +209,16 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 
 // onFile compares the recipe and the baselines on recorded tracks: thresholds from the
 // first half, found in the second.
-func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
+func onFile(tracks []trial.Track, out io.Writer) error {
 	begin, end := trial.Span(tracks)
 	now := begin.Add(end.Sub(begin) / 2)
-	scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now})
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("stopped: %w", err)
-	}
+	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now})
 	detectors := []detector{
 		{"statistics and neighbours", scores},
 		{"rate of change against the last 24 h", trial.RateOfChange(tracks)},
 		{"limits 15 to 32 °C, 20 to 80 %", trial.Limits(tracks)},
 	}
-	forest, err := trial.Forest(ctx, tracks, now)
+	forest, err := trial.Forest(tracks, now)
 	switch {
 	case err == nil:
 		detectors = append(detectors, detector{"isolation forest", forest})
@@ -239,7 +226,7 @@ func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 		return err
 	}
 	compare(tracks, detectors, now, out)
-	if err := fromTheFirst(ctx, tracks, out); err != nil {
+	if err := fromTheFirst(tracks, out); err != nil {
 		return err
 	}
 	f := trial.Forecast(tracks, now)
@@ -250,7 +237,7 @@ func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 
 // fromTheFirst writes what production would have told of the labelled events from the first reading
 // on, with a calibration each night.
-func fromTheFirst(ctx context.Context, tracks []trial.Track, out io.Writer) error {
+func fromTheFirst(tracks []trial.Track, out io.Writer) error {
 	begin, _ := trial.Span(tracks)
 	var events []trial.Event
 	for i, t := range tracks {
@@ -258,10 +245,7 @@ func fromTheFirst(ctx context.Context, tracks []trial.Track, out io.Writer) erro
 			events = append(events, trial.Event{Fault: e, Group: "node", Tracks: []int{i}})
 		}
 	}
-	scores, _ := trial.Replay(ctx, tracks, trial.Options{})
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("stopped: %w", err)
-	}
+	scores, _ := trial.Replay(tracks, trial.Options{})
 	f := trial.Compare(tracks, events, scores, anomaly.Alarm(1), begin)
 	_, _ = fmt.Fprintf(out, "from the first reading on, at a budget of 1: %d of %d told, %d false incidents in %.1f node-months\n", f.All.Caught, f.All.Events, f.False, f.Months)
 	return nil

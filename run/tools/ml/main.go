@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/site"
@@ -21,10 +22,13 @@ import (
 )
 
 func main() {
-	config.Main("ml", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, time.Now) })
+	config.Main("ml", func(context.Context) error {
+		signal.Reset()
+		return run(os.Args[1:], os.Stdout, time.Now) //nolint:contextcheck // it holds nothing: an interrupt ends it at once
+	})
 }
 
-func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
+func run(arguments []string, out io.Writer, clock func() time.Time) error {
 	const usage = "say what to do: evaluate, simulate or shipped (the first two with -h)"
 	if len(arguments) == 0 {
 		return errors.New(usage)
@@ -32,11 +36,11 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 	rest := arguments[1:]
 	switch arguments[0] {
 	case "evaluate":
-		return evaluate(ctx, rest, out, clock)
+		return evaluate(rest, out, clock)
 	case "simulate":
 		return simulate(rest, out)
 	case "shipped":
-		return shipped(ctx, out)
+		return shipped(out)
 	default:
 		return fmt.Errorf("%q: %s", arguments[0], usage)
 	}
@@ -44,15 +48,12 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 
 // shipped writes the calibration that every customer begins with, of a simulated site of
 // unlike nodes: shared/anomaly/shipped.calibration.
-func shipped(ctx context.Context, out io.Writer) error {
+func shipped(out io.Writer) error {
 	tracks, _ := trial.Made{
 		Site: site.Options{Seed: trial.ShippedSeed, Rooms: 8, PerRoom: 6, Loss: 0.01, Jitter: time.Second, Unlike: true, Interval: 30 * time.Second},
 		Past: 28 * 24 * time.Hour, Now: 12 * time.Hour,
 	}.Tracks()
-	_, calibration := trial.Replay(ctx, tracks, trial.Options{})
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("stopped: %w", err)
-	}
+	_, calibration := trial.Replay(tracks, trial.Options{})
 	content, err := calibration.Anonymous().MarshalBinary()
 	if err != nil {
 		return fmt.Errorf("calibration: %w", err)

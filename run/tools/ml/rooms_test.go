@@ -303,7 +303,7 @@ func TestLaboratoryRecall(t *testing.T) {
 	real, likeness := recorded(t), simulated(1, true)
 	recall := func(tracks []trial.Track, seed uint64) float64 {
 		var out strings.Builder
-		must.Do(t, (sowing{seed: seed, part: string(trial.Tuning), past: 2, each: 8}).measure(t.Context(), tracks, &out))
+		must.Do(t, (sowing{seed: seed, part: string(trial.Tuning), past: 2, each: 8}).measure(tracks, &out))
 		all := regexp.MustCompile(`\| all \| \d+ \| ([\d.]+) `).FindStringSubmatch(out.String())
 		if all == nil {
 			t.Fatal(out.String())

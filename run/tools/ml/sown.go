@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -25,7 +24,7 @@ type sowing struct {
 }
 
 // measure measures what production's path finds of faults that are sown on recorded readings.
-func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer) error {
+func (s sowing) measure(tracks []trial.Track, out io.Writer) error {
 	part := trial.Part(s.part)
 	if part != trial.Tuning && part != trial.Held {
 		return fmt.Errorf("-part %s: say tuning or held", s.part)
@@ -53,10 +52,7 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		plan.Gap = 8 * day
 	}
 	sown, events := plan.Sow(tracks)
-	scores, _ := trial.Replay(ctx, sown, options)
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("stopped: %w", err)
-	}
+	scores, _ := trial.Replay(sown, options)
 	_, _ = fmt.Fprintf(out, "\nsown with seed %d on the %s part, %d nodes, after %d days of past\n", s.seed, part, len(tracks), s.past)
 	_, _ = fmt.Fprint(out, "| | events | caught at budget 1 | median delay, min | reason right | caught at budgets 4, 8 | "+
 		"left their own range by 1 °C, and told by then |\n|---|---|---|---|---|---|---|\n")

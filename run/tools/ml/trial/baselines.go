@@ -65,7 +65,7 @@ const forestReadings = 10000
 
 // Forest scores with an isolation forest that learned from what came before a time. What
 // is more than scoredPast before it is not scored.
-func Forest(ctx context.Context, tracks []Track, before time.Time) ([]Scores, error) {
+func Forest(tracks []Track, before time.Time) ([]Scores, error) {
 	const scoredPast = 5 * 24 * time.Hour
 	var in learn.Input
 	for _, t := range tracks {
@@ -73,7 +73,7 @@ func Forest(ctx context.Context, tracks []Track, before time.Time) ([]Scores, er
 		in.History = append(in.History, learn.NodeHistory{NodeID: t.Node, Readings: t.Readings[max(0, end-forestReadings/len(tracks)):end]})
 	}
 	in.Seed, in.Started = 1, before
-	result, err := learn.Train(ctx, in)
+	result, err := learn.Train(context.Background(), in)
 	if err != nil {
 		return nil, fmt.Errorf("forest: %w", err)
 	}

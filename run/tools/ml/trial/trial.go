@@ -4,7 +4,6 @@ package trial
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
@@ -90,8 +89,7 @@ func Span(tracks []Track) (first, last time.Time) {
 }
 
 // Replay plays tracks, with a calibration at each midnight of what came before.
-// When ctx ends it stops early: ask ctx.Err() before the result is used.
-func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
+func Replay(tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 	o.Tick = cmp.Or(o.Tick, 30*time.Second)
 	nodes, rooms := make([]*node, len(tracks)), map[string]*room{}
 	for i, t := range tracks {
@@ -111,7 +109,7 @@ func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.
 	calibration := anomaly.Calibrate(nil)
 	chooseNeighbours(nodes, o.Single, begin, begin)
 	midnight := begin.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	for now := begin.Truncate(o.Tick); ctx.Err() == nil && !now.After(end); now = now.Add(o.Tick) {
+	for now := begin.Truncate(o.Tick); !now.After(end); now = now.Add(o.Tick) {
 		if !now.Before(midnight) {
 			midnight = midnight.Add(24 * time.Hour)
 			if o.Frozen.IsZero() || !now.After(o.Frozen) {

@@ -1,7 +1,6 @@
 package trial_test
 
 import (
-	"context"
 	"math"
 	"slices"
 	"testing"
@@ -28,7 +27,7 @@ func made(seed uint64, past, now time.Duration, after map[fault.Kind]fault.Rate)
 func TestBetterThanTheBaselines(t *testing.T) {
 	t.Parallel()
 	tracks, now := made(11, 7*day, 6*day, fault.Ordinary())
-	scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	ours := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
 	rates := trial.RateOfChange(tracks)
 	theirs := trial.Measure(tracks, rates, trial.Learned(tracks, rates, 1, now), now)
@@ -66,7 +65,7 @@ func TestBetterThanTheBaselines(t *testing.T) {
 func TestRoomIsNotExcused(t *testing.T) {
 	t.Parallel()
 	tracks, now := made(12, 7*day, 4*day, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 20, Room: true}})
-	scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	if o := trial.Measure(tracks, scores, anomaly.Alarm(1), now); o.Share() < 0.6 {
 		t.Errorf("caught %d of %d", o.Caught, o.Events)
 	}
@@ -78,7 +77,7 @@ func TestLasting(t *testing.T) {
 	t.Parallel()
 	healthy, _ := made(13, 7*day, 10*day, nil)
 	from := trial.From().Add(7 * day)
-	undisturbed, _ := trial.Replay(t.Context(), healthy, trial.Options{Tick: time.Minute})
+	undisturbed, _ := trial.Replay(healthy, trial.Options{Tick: time.Minute})
 	usual := trial.Measure(healthy[1:], undisturbed[1:], anomaly.Alarm(1), from).False
 	const wholeSite = "a site whose days begin an hour earlier"
 	for name, change := range map[string]func(r reading.Reading) (reading.Reading, bool){
@@ -121,7 +120,7 @@ func TestLasting(t *testing.T) {
 				}
 				changed[i].Readings = slices.DeleteFunc(readings, func(r reading.Reading) bool { return r.Time.After(settled.Add(2 * day)) })
 			}
-			scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Tick: time.Minute})
+			scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
 			if late := trial.Measure(changed, scores[:len(changed)], anomaly.Alarm(1), settled); late.False*2/30 > 1.5 {
 				t.Errorf("%.1f episodes of a node in the two days after it had settled", late.False*2/30)
 			}
@@ -144,21 +143,10 @@ func TestNewSite(t *testing.T) {
 			{Kind: fault.Stuck, Room: "room1", Node: "room1-node3", Start: trial.From().Add(5 * time.Hour), End: trial.From().Add(8 * time.Hour)},
 		},
 	}.Tracks()
-	scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Tick: time.Minute})
+	scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
 	o := trial.Measure(tracks, scores, anomaly.Alarm(1), trial.From())
 	if alarms := o.False * 12 * 4 / 30; o.Caught != 2 || o.Right != 2 || alarms > 3 {
 		t.Errorf("found %d of 2, %d rightly named, %.0f false alarms of twelve nodes in four days", o.Caught, o.Right, alarms)
-	}
-}
-
-// Whoever stops a replay of a decade does not wait for its end.
-func TestReplayStops(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	track := trial.Track{Readings: []reading.Reading{{Time: trial.From()}, {Time: trial.From().AddDate(10, 0, 0)}}}
-	if scores, _ := trial.Replay(ctx, []trial.Track{track}, trial.Options{}); len(scores[0].Score) != 2 {
-		t.Errorf("%+v", scores)
 	}
 }
 
@@ -296,7 +284,7 @@ func TestFloods(t *testing.T) {
 				}
 				tracks[node].Readings = readings
 			}
-			scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Tick: time.Minute})
+			scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
 			if found := trial.Compare(tracks, nil, scores, anomaly.Alarm(1), from); found.False > 3 {
 				t.Errorf("%d incidents", found.False)
 			}
@@ -324,7 +312,7 @@ func TestLostCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 			}
 			tracks = append(tracks, track)
 		}
-		scores, _ := trial.Replay(t.Context(), tracks, trial.Options{})
+		scores, _ := trial.Replay(tracks, trial.Options{})
 		coolest := math.Inf(1)
 		for i, track := range tracks {
 			for j, r := range track.Readings {
