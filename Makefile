@@ -25,8 +25,8 @@ run: checked page ## Run the whole system with simulated nodes and print where t
 .PHONY: replay
 replay: ## Send a recording through a system of its own and account for every row (FILE=recording.csv)
 	@test -n "$(FILE)" || { echo "say which file: make replay FILE=recording.csv"; exit 2; }
-	@go build -o bin/recordings ./run/tools/recordings
-	@exec bin/recordings "$(FILE)"
+	@go build -o bin/soak ./run/tools/soak
+	@exec bin/soak -replay "$(FILE)"
 
 # Before anything is built.
 .PHONY: checked

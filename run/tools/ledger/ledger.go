@@ -1,8 +1,7 @@
 // Package ledger compares sent readings with the stores: a reading that a gateway
 // accepted must be stored exactly once, with exactly the alerts that its values
 // require. A [Ledger] records what nodes send, also while components are killed, and
-// compares that with the stored rows. [Replay] does so with a recording. Only run/tools
-// and tests use the package.
+// compares that with the stored rows.
 package ledger
 
 import (
@@ -21,9 +20,10 @@ import (
 // reading is kept until [Ledger.Settle] has found it stored as it must be; after that
 // only the totals remain, so that a ledger can be kept for days.
 type Ledger struct {
+	Ahead time.Duration // by how much the gateway's clock may be ahead of the ledger's
+
 	clock      func() time.Time
 	thresholds func(node string) alert.Thresholds
-	ahead      time.Duration // by how much the gateway's clock may be ahead of clock
 
 	mu     sync.Mutex
 	open   map[key]*sentReading

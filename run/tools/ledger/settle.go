@@ -141,7 +141,7 @@ func (l *Ledger) check(i sentReading, rows []storedRow) (Totals, string) {
 		if row.Temperature != i.temperature || row.Humidity != i.humidity {
 			return totals, fmt.Sprintf("it is stored as %g °C and %g %%, and was sent as %g °C and %g %%", row.Temperature, row.Humidity, i.temperature, i.humidity)
 		}
-		if !i.during(row.Time, l.ahead) {
+		if !i.during(row.Time, l.Ahead) {
 			return totals, fmt.Sprintf("it is stored with time %s, at a time when it was not sent", row.Time)
 		}
 	}
@@ -211,7 +211,7 @@ func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []sentR
 		JOIN sensor_data.readings r ON r.node_id = n.node_id AND r.timestamp BETWEEN @from AND @to`,
 		pgx.StrictNamedArgs{
 			"nodes": slices.Collect(maps.Keys(nodes)),
-			"from":  reading.TruncateTime(batch[0].since()), "to": last.Add(maxStampDelay + l.ahead),
+			"from":  reading.TruncateTime(batch[0].since()), "to": last.Add(maxStampDelay + l.Ahead),
 		})
 	found := map[key][]storedRow{}
 	var r storedRow

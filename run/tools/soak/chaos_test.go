@@ -102,7 +102,7 @@ var programs = sync.OnceValues(func() (string, error) {
 var built string
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := pgtest.Main(m)
 	_ = os.RemoveAll(built)
 	os.Exit(code)
 }

@@ -19,7 +19,6 @@ import (
 
 	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/run/local/system"
-	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pause"
@@ -204,7 +203,7 @@ func clockJump(t scenarioTest) string {
 			clock.by([]time.Duration{10 * time.Minute, 24 * time.Hour, 10 * time.Minute, 5 * time.Minute, 5*time.Minute + 300*time.Millisecond}[i%5])
 		}
 	})
-	report, err := ledger.Replay(t.Context(), s, &series, time.Now, 25*time.Hour)
+	report, err := replay(t.Context(), s, &series, time.Now, 25*time.Hour)
 	stop()
 	setting.Wait()
 	if err != nil {

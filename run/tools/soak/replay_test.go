@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/tooltest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // record writes a recording of eight nodes, with some values over the thresholds, and
 // returns its path, its rows and the alerts that they require.
@@ -46,7 +46,10 @@ func record(t *testing.T) (path string, rows, due int) {
 func replayExactly(t *testing.T, o system.Options) {
 	t.Helper()
 	path, rows, due := record(t)
-	report, err := replay(t.Context(), o, path, time.Now)
+	o.DataDir, o.Clock, o.Log = t.TempDir(), time.Now, logging.Discard()
+	file := must.Get(os.Open(path))(t)
+	defer func() { _ = file.Close() }()
+	report, err := replayThrough(t.Context(), o, file)
 	if err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
@@ -68,10 +71,20 @@ func TestReplayWithThePubSubEmulator(t *testing.T) {
 	replayExactly(t, system.Options{DatabaseURL: pgtest.URL(t), PasswordCost: 4, PubSubEmulator: address})
 }
 
+// TestReplayOfRejectedRows has a row in three that no gateway takes.
+func TestReplayOfRejectedRows(t *testing.T) {
+	t.Parallel()
+	o := system.Options{DatabaseURL: pgtest.URL(t), PasswordCost: 4, DataDir: t.TempDir(), Clock: time.Now, Log: logging.Discard()}
+	const rows = "node_id,timestamp,temperature,humidity\na,2026-11-20T00:00:00Z,21,40\na,2026-11-20T00:00:05Z,300,40\na,2026-11-20T00:00:10Z,22,40\n"
+	report, err := replayThrough(t.Context(), o, strings.NewReader(rows))
+	must.Contain(t, "the error", fmt.Sprint(err), "1 rows were rejected and 0 are stored twice")
+	must.Equal(t, "rows that are stored", 2, report.Stored)
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string][]string{
-		"no file": nil, "two files": {"a.csv", "b.csv"}, "missing file": {filepath.Join(t.TempDir(), "none.csv")},
+		"an argument": {"a.csv"}, "missing file": {"-replay", filepath.Join(t.TempDir(), "none.csv")},
 	} {
 		must.Equal(t, name+" is taken", false, run(t.Context(), arguments, nil) == nil)
 	}
