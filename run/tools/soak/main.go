@@ -46,7 +46,7 @@ func run(ctx context.Context, arguments, environ []string) error {
 		return fmt.Errorf("data folder: %w", err)
 	}
 	if *recording != "" {
-		report, err := replayFile(ctx, *recording, dir, environ)
+		report, err := replayFile(ctx, *recording, dir, environ, s.clock)
 		if report.settled > 0 {
 			fmt.Println(report)
 		}

@@ -35,7 +35,7 @@ func (r replayReport) String() string {
 }
 
 // replayFile replays a recording through a system in a folder.
-func replayFile(ctx context.Context, path, dir string, environ []string) (report replayReport, err error) {
+func replayFile(ctx context.Context, path, dir string, environ []string, clock func() time.Time) (report replayReport, err error) {
 	o, err := config.Load[system.Options](environ)
 	if err != nil {
 		return report, err
@@ -45,7 +45,7 @@ func replayFile(ctx context.Context, path, dir string, environ []string) (report
 		return report, fmt.Errorf("replay: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	o.DataDir, o.Clock, o.Log = dir, time.Now, logging.Discard()
+	o.DataDir, o.Clock, o.Log = dir, clock, logging.Discard()
 	return replayThrough(ctx, o, file)
 }
 
@@ -56,7 +56,7 @@ func replayThrough(ctx context.Context, o system.Options, file io.Reader) (repor
 		return report, err
 	}
 	defer func() { err = errors.Join(err, running.Stop()) }()
-	return replay(ctx, running, file, time.Now, 0)
+	return replay(ctx, running, file, o.Clock, 0)
 }
 
 // replay registers the recording's nodes as sensors of a new customer of a system that
