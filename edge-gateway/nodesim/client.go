@@ -1,13 +1,13 @@
 package nodesim
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
+	"errors"
 	"net/http"
 	"time"
+
+	"coldaisle.dev/edge-gateway/api"
 )
 
 // The paths of the gateway's API.
@@ -68,33 +68,18 @@ func newClient(parallel int, transport http.RoundTripper) *http.Client {
 
 // post sends a value as JSON. The error says why it is not accepted.
 func post(ctx context.Context, client *http.Client, base, path string, value any) (outcome, error) {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return unreachable, fmt.Errorf("encode for %s: %w", path, err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
-	if err != nil {
-		return unreachable, fmt.Errorf("request to %s%s: %w", base, path, err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return unreachable, fmt.Errorf("post %s: %w", path, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	// A connection is reused only when its answer was read to the end.
-	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
-	if err != nil {
-		return unreachable, fmt.Errorf("answer of %s: %w", path, err)
-	}
-	switch status := response.StatusCode; {
-	case !json.Valid(answer):
-		return unreachable, fmt.Errorf("post %s: %d: another machine than a gateway answers: no JSON", path, status)
-	case status/100 == 2:
+	_, err := api.Call(ctx, client, http.MethodPost, base+path, nil, value, new(json.RawMessage)) // a page is no answer
+	answered, ok := errors.AsType[*api.StatusError](err)
+	switch {
+	case err == nil:
 		return accepted, nil
-	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		return retryLater, fmt.Errorf("post %s: status %d", path, status)
-	default:
-		return rejected, fmt.Errorf("post %s: status %d", path, status)
+	case !ok:
+		return unreachable, err
+	case answered.Status == http.StatusBadRequest, answered.Status == http.StatusRequestEntityTooLarge:
+		return rejected, err
+	case answered.Status >= 500, answered.Status == http.StatusTooManyRequests, answered.Status == http.StatusRequestTimeout:
+		return retryLater, err
+	default: // another machine has the address, perhaps
+		return unreachable, err
 	}
 }

@@ -282,7 +282,7 @@ func TestReplayGivesUp(t *testing.T) {
 		}}
 		began := time.Now()
 		err := nodesim.Replay(t.Context(), "http://gateway", recorded(t, 1, 100), g, time.Now)
-		must.Contain(t, "the error", fmt.Sprint(err), "line 50 of mote-0", "status 500")
+		must.Contain(t, "the error", fmt.Sprint(err), "line 50 of mote-0", "answered 500")
 		must.Equal(t, "it gave up within a minute", true, time.Since(began) <= time.Minute)
 	})
 }
