@@ -211,17 +211,11 @@ func (s *Site) Measure(number int, at time.Time, faults []fault.Fault) fault.Val
 	return n.rounded(fault.Measure(faults, at, s.exactly(n, at), func(start time.Time) fault.Values { return s.exactly(n, start) }))
 }
 
-// Row is one reading that arrives.
-type Row struct {
-	Time time.Time
-	fault.Values
-}
-
 // Series is what arrives from a node with these faults of the site: From ≤ t < to.
-func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Row {
+func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []reading.Reading {
 	n := s.nodes[number]
 	its := fault.Of(faults, n.place.Room, n.place.Node)
-	rows := make([]Row, 0, to.Sub(from)/s.options.Interval+1)
+	rows := make([]reading.Reading, 0, to.Sub(from)/s.options.Interval+1)
 	offset := time.Duration(fault.Uniform(n.key, 30, 0) * float64(s.options.Interval)).Truncate(time.Millisecond)
 	var now []fault.Fault // those of the hour that ends at narrowed
 	narrowed := time.Time{}
@@ -237,7 +231,10 @@ func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Ro
 			continue
 		}
 		late := time.Duration(fault.Uniform(n.key, 32, key) * float64(s.options.Jitter))
-		rows = append(rows, Row{Time: at.Add(late).Truncate(time.Millisecond), Values: s.Measure(number, at, now)})
+		v := s.Measure(number, at, now)
+		rows = append(rows, reading.Reading{
+			NodeID: n.place.Node, Time: at.Add(late).Truncate(time.Millisecond), Temperature: v.Temperature, Humidity: v.Humidity,
+		})
 	}
 	return rows
 }

@@ -10,15 +10,16 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/edge-gateway/nodesim/site"
+	"coldaisle.dev/shared/reading"
 )
 
 func monday() time.Time { return time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC) }
 
 // healthy is what a node measures next after a time.
-func healthy(s *site.Site, number int, at time.Time) fault.Values {
+func healthy(s *site.Site, number int, at time.Time) reading.Reading {
 	for {
 		if rows := s.Series(number, at, at.Add(time.Minute), nil); len(rows) > 0 {
-			return rows[0].Values
+			return rows[0]
 		}
 		at = at.Add(time.Minute) // lost
 	}
@@ -42,7 +43,7 @@ func seriesIsAFunctionOfTime(t *testing.T, laboratory bool) {
 	for number := range s.Places() {
 		long := s.Series(number, monday(), monday().Add(9*day), faults)
 		short := s.Series(number, monday().Add(7*day), monday().Add(8*day), faults)
-		first, ok := slices.BinarySearchFunc(long, short[0], func(a, b site.Row) int { return a.Time.Compare(b.Time) })
+		first, ok := slices.BinarySearchFunc(long, short[0], func(a, b reading.Reading) int { return a.Time.Compare(b.Time) })
 		if !ok {
 			t.Fatal("the later stretch begins with another reading")
 		}

@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	faults := "kind,cause,room,node,start,end,peak,peak_humidity,constant_s\n"
-	must.Do(t, os.WriteFile(in("faults.csv"), []byte(faults+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\nspike,spike,room1,room1-node2,2026-03-02T16:30:00Z,2026-03-02T16:31:00Z,20,0,0\n"), 0o600))
+	must.Do(t, os.WriteFile(in("faults.csv"), []byte(faults+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\nspike,spike,room1,room1-node2,2026-03-02T16:30:00Z,2026-03-02T16:31:00Z,20,0,0\nspike,of all rooms,,,2026-03-02T05:00:00Z,2026-03-02T05:01:00Z,20,0,0\n"), 0o600))
 	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
 	sown, given := said(t, simulate...), said(t, append(simulate, "-with", in("faults.csv"))...)
 	for name, text := range map[string]string{"sown": sown, "given": given} {
@@ -46,6 +46,8 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	must.Equal(t, "the faults of a file are those that are sown", false, sown == given)
+	labelled := regexp.MustCompile(`node[1-4],2026-03-02T05:00:\S*,1,room1`).FindAllString(given, -1)
+	must.Equal(t, "readings of a fault of all rooms that are labelled, two of each node", 8, len(labelled))
 	must.Do(t, os.WriteFile(in("site.csv"), []byte(given), 0o600))
 	evaluated := said(t, "evaluate", "-report", in("report.html"), in("site.csv"))
 	must.Contain(t, "the evaluation", evaluated, "10000 readings of 4 nodes", "ROC AUC of the score         0.",

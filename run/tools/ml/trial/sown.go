@@ -126,8 +126,7 @@ func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 	sown := slices.Clone(tracks)
 	for i, t := range sown {
 		its := fault.Of(taken[t.Node], "", "")
-		sown[i].Events = slices.SortedFunc(slices.Values(its), func(a, b fault.Fault) int { return a.Start.Compare(b.Start) })
-		sown[i].Readings = sowOn(t.Readings, its)
+		sown[i].Events, sown[i].Readings = its, sowOn(t.Readings, its)
 	}
 	events = slices.DeleteFunc(events, func(e Event) bool { return !e.changes(tracks, sown) })
 	for i, e := range events {

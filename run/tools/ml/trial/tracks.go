@@ -57,15 +57,7 @@ func (m Made) Tracks() ([]Track, time.Time) {
 	faults = append(faults, fault.Sow(plan, places)...)
 	tracks := make([]Track, len(places))
 	for i, p := range places {
-		tracks[i] = Track{Node: p.Node, Room: p.Room}
-		for _, f := range faults {
-			if f.Room == p.Room && (f.Node == "" || f.Node == p.Node) {
-				tracks[i].Events = append(tracks[i].Events, f)
-			}
-		}
-		for _, row := range s.Series(i, start, end, faults) {
-			tracks[i].Readings = append(tracks[i].Readings, reading.Reading{NodeID: p.Node, Time: row.Time, Temperature: row.Temperature, Humidity: row.Humidity})
-		}
+		tracks[i] = Track{Node: p.Node, Room: p.Room, Events: fault.Of(faults, p.Room, p.Node), Readings: s.Series(i, start, end, faults)}
 	}
 	return tracks, now
 }

@@ -15,7 +15,7 @@ import (
 type Track struct {
 	Node, Room string
 	Readings   []reading.Reading
-	Events     []fault.Fault // by their start; those of the whole room too
+	Events     []fault.Fault // those of the whole room too
 	Labels     []bool        // of a recording, whether a reading is anomalous; nil where it does not say
 }
 
