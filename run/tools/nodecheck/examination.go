@@ -48,56 +48,48 @@ const (
 	isNote  = "note"
 )
 
-// stage is how the next new reading is answered.
-type stage int
-
-const (
-	taken stage = iota
-	refused
-	answerLost
-	kept
-	rejected
-	limited
-	timedOut
-	login
-	proxy
-	unknown
-	redirected
-	slow
-	away
-	finished
-)
-
-// script is how new readings are answered, in this order.
-//
-//nolint:gochecknoglobals // a constant list
-var script = []stage{
-	taken, taken, refused, taken, answerLost, taken, kept, taken, rejected, taken, limited, taken, timedOut, taken,
-	login, taken, proxy, taken, unknown, taken, redirected, slow, away, taken, taken, finished,
+// treatment is how a request is answered: in place of the gateway, after a pause, or not
+// at all.
+type treatment struct {
+	status int
+	body   string
+	pause  time.Duration
+	hangUp bool // after the gateway had it, where taken
+	taken  bool
 }
 
-// answers are given in place of the gateway's: those of a gateway in trouble, and pages of
+// How new readings are answered: by the gateway itself, by one in trouble, and by pages of
 // other machines that have its address now, such as a hotspot's login.
 //
-//nolint:gochecknoglobals // a constant map
-var answers = map[stage]treatment{
-	refused:    {status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub"}`},
-	kept:       {status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub","kept":true}`},
-	rejected:   {status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`},
-	limited:    {status: http.StatusTooManyRequests, body: `{"error":"Too many requests"}`},
-	timedOut:   {status: http.StatusRequestTimeout, body: `{"error":"Request too slow"}`},
-	login:      {status: http.StatusOK, body: page},
-	proxy:      {status: http.StatusServiceUnavailable, body: page},
-	unknown:    {status: http.StatusNotFound, body: page},
-	redirected: {status: http.StatusFound, body: page},
-}
+//nolint:gochecknoglobals // constants
+var (
+	byGateway  = treatment{}
+	refused    = treatment{status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub"}`}
+	answerLost = treatment{hangUp: true, taken: true}
+	kept       = treatment{status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub","kept":true}`}
+	rejected   = treatment{status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`}
+	limited    = treatment{status: http.StatusTooManyRequests, body: `{"error":"Too many requests"}`}
+	timedOut   = treatment{status: http.StatusRequestTimeout, body: `{"error":"Request too slow"}`}
+	login      = treatment{status: http.StatusOK, body: page}
+	proxy      = treatment{status: http.StatusServiceUnavailable, body: page}
+	unknown    = treatment{status: http.StatusNotFound, body: page}
+	redirected = treatment{status: http.StatusFound, body: page}
+	slow       = treatment{pause: slowAnswer}
+	away       = treatment{hangUp: true}
+
+	// script has them in their order; the gateway answers what comes later.
+	script = []treatment{
+		byGateway, byGateway, refused, byGateway, answerLost, byGateway, kept, byGateway, rejected, byGateway, limited, byGateway,
+		timedOut, byGateway, login, byGateway, proxy, byGateway, unknown, byGateway, redirected, slow, away, byGateway, byGateway,
+	}
+)
 
 const page = "<!DOCTYPE html><title>Sign in</title>"
 
 // sample is a reading as it came first.
 type sample struct {
 	temperature, humidity string
-	stage                 stage
+	answered              treatment
 	number                int // among the new readings
 	measured              time.Time
 	times                 int
@@ -162,16 +154,6 @@ type message struct {
 	Temperature json.RawMessage `json:"temperature"`
 	Humidity    json.RawMessage `json:"humidity"`
 	Age         json.RawMessage `json:"age_s"`
-}
-
-// treatment is how a request is answered: in place of the gateway, after a pause, or not
-// at all.
-type treatment struct {
-	status int
-	body   string
-	pause  time.Duration
-	hangUp bool // after the gateway had it, where taken
-	taken  bool
 }
 
 // ServeHTTP implements [http.Handler].
@@ -318,22 +300,15 @@ func (e *examination) message(m message, now time.Time) treatment {
 	if !isNew {
 		return e.repeated(m, r, now)
 	}
-	r.stage = script[e.step]
-	if r.stage != finished {
+	if e.step < len(script) {
+		r.answered = script[e.step]
 		e.step++
 	}
-	switch r.stage {
-	case answerLost:
-		return treatment{hangUp: true, taken: true}
-	case slow:
-		return treatment{pause: slowAnswer}
-	case away:
+	if r.answered == away {
 		e.gone = now
 		e.duringOutage[m.id()] = true
-		return treatment{hangUp: true}
-	default:
-		return answers[r.stage]
 	}
+	return r.answered
 }
 
 // repeated decides on a message that came before.
@@ -346,7 +321,7 @@ func (e *examination) repeated(m message, r *sample, now time.Time) treatment {
 			e.undated++
 		}
 	}
-	switch r.stage {
+	switch r.answered {
 	case kept:
 		e.report(isNote, "kept", `sent a reading again that was answered 500 with "kept": true: it need not, the gateway has it`)
 	case limited:
@@ -357,8 +332,7 @@ func (e *examination) repeated(m message, r *sample, now time.Time) treatment {
 		if r.times > maxRejected {
 			e.report(isWrong, "rejected", "sent a reading %d times that was answered 400: it will be rejected for ever, so drop it and go on", r.times)
 		}
-		return answers[rejected]
-	default:
+		return rejected
 	}
 	return treatment{}
 }
@@ -371,7 +345,7 @@ func (e *examination) checkAnswer(r *http.Request, answer *httptest.ResponseReco
 	_ = json.Unmarshal(answer.Body.Bytes(), &said)
 	switch {
 	case answer.Code < 400:
-		e.finished = e.finished || script[e.step] == finished && r.URL.Path == "/api/v1/message"
+		e.finished = e.finished || e.step == len(script) && r.URL.Path == "/api/v1/message"
 	case answer.Code == http.StatusNotFound, answer.Code == http.StatusMethodNotAllowed:
 		e.report(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
 	case said.Reason != "" && r.URL.Path == "/api/v1/message":
@@ -417,14 +391,13 @@ func (e *examination) findings() []finding {
 		if r.times > 1 || behind < retryWithin {
 			continue
 		}
-		switch r.stage {
-		case refused, limited, timedOut:
-			answered = append(answered, strconv.Itoa(answers[r.stage].status))
-		case answerLost:
+		switch status := strconv.Itoa(r.answered.status); {
+		case r.answered == answerLost:
 			e.report(isWrong, "lost answer", "reading %q got no answer and never came again under its id: a node that hears nothing cannot know, and sends the same message again", id)
-		case login, proxy, unknown, redirected:
-			pages = append(pages, strconv.Itoa(answers[r.stage].status))
-		default:
+		case r.answered.body == page:
+			pages = append(pages, status)
+		case r.answered == refused, r.answered == limited, r.answered == timedOut:
+			answered = append(answered, status)
 		}
 	}
 	slices.Sort(answered)
