@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -21,9 +22,9 @@ const (
 // requestTimeout is how long a node waits for an answer, in wall time.
 const requestTimeout = 10 * time.Second
 
-type registration struct {
-	NodeID string `json:"node_id"`
-	IPAddr string `json:"ip_addr"`
+// registration is what a node registers with: an address in a network that does not exist.
+func registration(id string, network, number int) map[string]string {
+	return map[string]string{"node_id": id, "ip_addr": fmt.Sprintf("10.%d.%d.%d", network, number/250%256, number%250+1)}
 }
 
 type message struct {

@@ -60,10 +60,7 @@ func (n *device) run(ctx context.Context) {
 		n.register(ctx)
 	}
 
-	reading := n.boot
-	if now := n.sim.virtual(n.sim.config.Clock().Sub(n.sim.started)); now > reading { // it measured before
-		reading += (now - reading).Truncate(Interval) + Interval
-	}
+	reading := n.next(n.boot - Interval) // what it measured before is sent by [Simulation.Backfill]
 	beat := reading + heartbeatPause()
 	for {
 		if n.until(ctx, min(reading, beat)) != nil {
@@ -90,7 +87,7 @@ func (n *device) until(ctx context.Context, at time.Duration) error {
 }
 
 // next is the virtual time of the measurement after the last one. It leaves out
-// measurements that the node missed because the gateway was slow.
+// measurements that the node missed because the gateway was slow, or before Run.
 func (n *device) next(last time.Duration) time.Duration {
 	following := last + Interval
 	behind := (n.sim.virtual(n.sim.config.Clock().Sub(n.sim.started)) - following) / Interval
@@ -104,7 +101,7 @@ func (n *device) next(last time.Duration) time.Duration {
 // goes on: the gateway also registers it with its first message.
 func (n *device) register(ctx context.Context) {
 	for attempt := range 1 + registerRetries {
-		if n.post(ctx, registerPath, registration{NodeID: n.id, IPAddr: address(77, n.number)}) == accepted {
+		if n.post(ctx, registerPath, registration(n.id, 77, n.number)) == accepted {
 			return
 		}
 		if attempt < registerRetries && pause.For(ctx, n.sim.wall(firstBackoff<<attempt)) != nil {

@@ -189,8 +189,3 @@ func (s *Simulation) virtual(wall time.Duration) time.Duration {
 func (s *Simulation) wall(virtual time.Duration) time.Duration {
 	return time.Duration(float64(virtual) / s.config.Speed)
 }
-
-// address returns the address that a node registers with, in a network that does not exist.
-func address(network, number int) string {
-	return fmt.Sprintf("10.%d.%d.%d", network, number/250%256, number%250+1)
-}

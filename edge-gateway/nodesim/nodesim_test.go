@@ -156,7 +156,7 @@ func TestEndWaitsForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &slow{}
 		s := must.Get(nodesim.New(nodesim.Config{Gateway: "http://gateway", Transport: g, Clock: time.Now, Nodes: 1}))(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 31*time.Second) // its first reading is on its way
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // registered after two, its first reading is on its way
 		defer cancel()
 		must.Do(t, s.Run(ctx))
 		must.Equal(t, "readings that the gateway took", 1, len(g.calls("message")))

@@ -52,7 +52,7 @@ func Replay(ctx context.Context, gateway string, recorded *recording.Recording, 
 }
 
 func (r *replay) node(ctx context.Context, number int, id string, rows []recording.Row) error {
-	if err := r.deliver(ctx, registerPath, registration{NodeID: id, IPAddr: address(78, number)}); err != nil {
+	if err := r.deliver(ctx, registerPath, registration(id, 78, number)); err != nil {
 		return fmt.Errorf("register %s: %w", id, err)
 	}
 	for _, row := range rows {
