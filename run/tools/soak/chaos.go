@@ -18,12 +18,8 @@ import (
 
 // chaos breaks one component of the cluster after the other and repairs it.
 type chaos struct {
-	cluster *cluster
-	only    []string      // events by name; nil for all
-	outage  time.Duration // how long a component hangs or is cut off
-	rng     *rand.Rand
-	clock   func() time.Time
-	logf    func(format string, values ...any)
+	soak *soak
+	rng  *rand.Rand
 
 	mu       sync.Mutex
 	done     map[string]int
@@ -51,33 +47,34 @@ const (
 // all lists the events. None touches the first instance of a program: it runs from
 // start to end, so that a leak shows in it.
 func (c *chaos) all() []event {
-	expendable := c.cluster.Gateways[len(c.cluster.Gateways)-1]
+	cluster := c.soak.cluster
+	expendable := cluster.Gateways[len(cluster.Gateways)-1]
 	list := []event{
 		{"gateway killed", c.kill(expendable)},
 		{"gateway restarted", c.restart(expendable, syscall.SIGTERM, 0)},
-		{"API killed", c.kill(c.cluster.API.Instances[1])},
-		{"API hangs", c.hang(c.cluster.API.Instances[1])},
+		{"API killed", c.kill(cluster.API.Instances[1])},
+		{"API hangs", c.hang(cluster.API.Instances[1])},
 		{"database crashes", c.crashDatabase},
-		{"database unreachable", c.setProxy(c.cluster.Database.Proxy, proxytest.Stall)},
-		{"uplink stalled", c.setProxy(c.cluster.gatewayProxy, proxytest.Stall)},
-		{"uplink refused", c.setProxy(c.cluster.gatewayProxy, proxytest.Refuse)},
-		{"backend's Pub/Sub refused", c.setProxy(c.cluster.serviceProxy, proxytest.Refuse)},
+		{"database unreachable", c.setProxy(cluster.Database.Proxy, proxytest.Stall)},
+		{"uplink stalled", c.setProxy(cluster.gatewayProxy, proxytest.Stall)},
+		{"uplink refused", c.setProxy(cluster.gatewayProxy, proxytest.Refuse)},
+		{"backend's Pub/Sub refused", c.setProxy(cluster.serviceProxy, proxytest.Refuse)},
 	}
-	for _, function := range slices.Sorted(maps.Keys(c.cluster.Functions)) {
-		instance := c.cluster.Functions[function].Instances[1]
+	for _, function := range slices.Sorted(maps.Keys(cluster.Functions)) {
+		instance := cluster.Functions[function].Instances[1]
 		list = append(list,
 			event{function + " killed", c.kill(instance)},
 			event{function + " hangs", c.hang(instance)})
 	}
-	return slices.DeleteFunc(list, func(e event) bool { return c.only != nil && !slices.Contains(c.only, e.name) })
+	return slices.DeleteFunc(list, func(e event) bool { return c.soak.events != nil && !slices.Contains(c.soak.events, e.name) })
 }
 
 // run runs the events in random order, each once before any is repeated, until a
 // little before the end.
 func (c *chaos) run(ctx context.Context, every, duration time.Duration) {
-	end := c.clock().Add(duration - quietBeforeEnd - c.outage)
+	end := c.soak.clock().Add(duration - quietBeforeEnd - c.soak.outage)
 	var waiting []event
-	for next := c.clock().Add(every); pause.For(ctx, next.Sub(c.clock())) == nil && c.clock().Before(end); next = next.Add(every) {
+	for next := c.soak.clock().Add(every); pause.For(ctx, next.Sub(c.soak.clock())) == nil && c.soak.clock().Before(end); next = next.Add(every) {
 		if len(waiting) == 0 {
 			waiting = c.all()
 			c.rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
@@ -89,15 +86,15 @@ func (c *chaos) run(ctx context.Context, every, duration time.Duration) {
 
 // runEvent runs an event to its end, even when the soak ends meanwhile.
 func (c *chaos) runEvent(ctx context.Context, what event) {
-	from := c.clock()
+	from := c.soak.clock()
 	err := what.run(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done[what.name]++
-	c.spans = append(c.spans, eventSpan{from, c.clock()})
+	c.spans = append(c.spans, eventSpan{from, c.soak.clock()})
 	if err != nil {
 		c.failures = append(c.failures, fmt.Errorf("%s: %w", what.name, err))
-		c.logf("%s: %v", what.name, err)
+		c.soak.logf("%s: %v", what.name, err)
 	}
 }
 
@@ -149,21 +146,22 @@ func (c *chaos) hang(p *processtest.Process) func(context.Context) error {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		_ = pause.For(ctx, c.outage)
+		_ = pause.For(ctx, c.soak.outage)
 		return p.Signal(syscall.SIGCONT)
 	}
 }
 
 func (c *chaos) crashDatabase(ctx context.Context) error {
-	c.cluster.Database.Server.Crash()
+	database := c.soak.cluster.Database
+	database.Server.Crash()
 	_ = pause.For(ctx, restartDelay)
-	return c.cluster.Database.Recover(ctx)
+	return database.Recover(ctx)
 }
 
 func (c *chaos) setProxy(l *proxytest.Proxy, mode proxytest.Mode) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l.SetMode(mode)
-		_ = pause.For(ctx, c.outage)
+		_ = pause.For(ctx, c.soak.outage)
 		l.SetMode(proxytest.Forward)
 		return nil
 	}

@@ -44,8 +44,8 @@ const (
 // soak is one run.
 type soak struct {
 	duration           time.Duration
-	chaosEvery, outage time.Duration
-	events             []string // of chaos, by name; nil for all
+	chaosEvery, outage time.Duration // between two events; how long a component hangs or is cut off
+	events             []string      // of chaos, by name; nil for all
 	nodes              int
 	speed              float64
 	seed               uint64
@@ -124,8 +124,7 @@ func (s *soak) prepare(ctx context.Context) error {
 		}
 	}
 	s.chaos = &chaos{
-		cluster: s.cluster, only: s.events, outage: s.outage, clock: s.clock, logf: s.logf, done: map[string]int{},
-		rng: rand.New(rand.NewPCG(s.seed, 9)), //nolint:gosec // keeps no secret
+		soak: s, done: map[string]int{}, rng: rand.New(rand.NewPCG(s.seed, 9)), //nolint:gosec // keeps no secret
 	}
 	var rooms [][]string
 	for site := range sites {
@@ -231,9 +230,6 @@ func (s *soak) quiesce(ctx context.Context) error {
 	if err := s.cluster.queue.Drain(ctx); err != nil {
 		return err
 	}
-	if err := s.waitTraining(ctx); err != nil {
-		return err
-	}
 	dead := s.cluster.queue.Counts().DeadLettered
 	if dead == 0 {
 		return nil
@@ -243,20 +239,6 @@ func (s *soak) quiesce(ctx context.Context) error {
 		return err
 	}
 	return s.cluster.queue.Drain(ctx)
-}
-
-// waitTraining waits for the end of a training run that verdicts may have started.
-func (s *soak) waitTraining(ctx context.Context) error {
-	for {
-		var running bool
-		err := s.cluster.Database.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM model_training_runs WHERE status = 'running')`).Scan(&running)
-		if err == nil && !running {
-			return nil
-		}
-		if err != nil || pause.For(ctx, 100*time.Millisecond) != nil {
-			return fmt.Errorf("a training run does not end: %w", errors.Join(err, ctx.Err()))
-		}
-	}
 }
 
 // waitOutboxEmpty waits until a gateway's uplink is up and its outbox is empty.
