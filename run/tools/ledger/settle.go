@@ -24,20 +24,12 @@ const maxStampDelay = 15 * time.Second
 // rowsPerQuery bounds the readings of one query.
 const rowsPerQuery = 20_000
 
-// Settle compares the readings that were last sent before the given time with the
-// stored rows and alerts. It closes those that match and returns how many stay open:
-// they may still be in flight.
-func (l *Ledger) Settle(ctx context.Context, db *pgxpool.Pool, before time.Time) (open int, err error) {
-	problems, err := l.settle(ctx, db, before)
-	return len(problems), err
-}
-
 // Close settles all readings; none may be in flight any more. It returns an error for
 // each of the first 20 readings that do not match. It then compares the number of
 // stored rows and alerts with the sum of all settled readings: that finds a row that
 // was written after its reading was settled, or that was never sent.
 func (l *Ledger) Close(ctx context.Context, db *pgxpool.Pool) error {
-	found, err := l.settle(ctx, db, l.clock().Add(time.Hour))
+	found, err := l.Settle(ctx, db, l.clock().Add(time.Hour))
 	if err != nil {
 		return err
 	}
@@ -66,8 +58,10 @@ func (l *Ledger) Sum() Totals {
 	return sum
 }
 
-// settle closes the readings that match, and returns why each of the others does not.
-func (l *Ledger) settle(ctx context.Context, db *pgxpool.Pool, before time.Time) (problems []error, err error) {
+// Settle compares the readings that were last sent before the given time with the
+// stored rows and alerts. It closes those that match and returns why each of the others does not: it
+// may still be in flight.
+func (l *Ledger) Settle(ctx context.Context, db *pgxpool.Pool, before time.Time) (problems []error, err error) {
 	for batch := range slices.Chunk(l.endedBefore(before), rowsPerQuery) {
 		rows, err := l.storedRows(ctx, db, batch)
 		if err != nil {

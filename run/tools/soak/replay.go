@@ -107,11 +107,11 @@ func waitDelivered(ctx context.Context, running *system.System, l *ledger.Ledger
 	}
 	for progress, before := clock(), -1; ; {
 		open, err := l.Settle(ctx, running.Pool, clock().Add(time.Hour))
-		if err != nil || open == 0 {
+		if err != nil || len(open) == 0 {
 			return err
 		}
-		if now := clock(); open != before {
-			progress, before = now, open
+		if now := clock(); len(open) != before {
+			progress, before = now, len(open)
 		} else if now.Sub(progress) > patience {
 			return nil // the comparison tells what is missing
 		}

@@ -213,7 +213,7 @@ func (s *soak) settleLedger(ctx context.Context) {
 			continue // the database is down; the next time will do
 		}
 		sum := s.ledger.Sum()
-		s.logf("%d readings sent, %d settled, %d late, %d alerts; %d chaos events", sum.Sent, sum.Answered+sum.Unanswered, open, sum.Alerted, s.chaos.count())
+		s.logf("%d readings sent, %d settled, %d late, %d alerts; %d chaos events", sum.Sent, sum.Answered+sum.Unanswered, len(open), sum.Alerted, s.chaos.count())
 	}
 }
 
