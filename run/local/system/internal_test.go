@@ -1,6 +1,7 @@
 package system
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/nodesim/site"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 )
@@ -47,6 +50,28 @@ func TestAnnouncedGatewayReportsItsName(t *testing.T) {
 		must.Do(t, s.Stop())
 		if got := config.Discovery != nil && len(config.Checks) == 1 && len(config.Collectors) > 0 && config.NodeRate == 50 && config.AddressRate == 1000; got != announced {
 			t.Errorf("%s: %+v", address, config)
+		}
+	}
+}
+
+// A demo without a past shows an alert within its first minute, at any speed, and only of its first room.
+func TestHotFaults(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for seed := range uint64(24) {
+		rooms := site.New(site.Options{Seed: seed, Rooms: 2, PerRoom: 4})
+		for _, speed := range []float64{1, 20, 1000} {
+			hot := map[string]bool{}
+			for number, place := range rooms.Places() {
+				its := fault.Of(hotFaults(begin, speed), place.Room, place.Node)
+				for second := range 60 {
+					at := begin.Add(time.Duration(float64(second) * speed * float64(time.Second)))
+					if at.Before(begin.Add(6*time.Hour)) && rooms.Measure(number, at, its).Temperature > 50 {
+						hot[place.Room] = true
+					}
+				}
+			}
+			must.Equal(t, fmt.Sprintf("rooms over 50 °C of seed %d at speed %g", seed, speed), map[string]bool{"room1": true}, hot)
 		}
 	}
 }
