@@ -97,9 +97,7 @@ func TestPredictions(t *testing.T) {
 		t.Error("nine degrees in half a minute are no anomaly")
 	}
 	for _, n := range kept.all {
-		if n.Score == nil || n.ModelVersion != live.pair.Manifest.Version() {
-			t.Errorf("%+v", n)
-		}
+		must.Hold(t, n.Score != nil && n.ModelVersion == live.pair.Manifest.Version(), "%+v", n)
 	}
 
 	// The forecast is for 20 s after the reading before, and so is the truth.
@@ -154,9 +152,7 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 		i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
 		must.Equal(t, "measured", of[i].Temperature, *n.ActualTemperature, cmpopts.EquateApprox(0, 0.1))
 	}
-	if forecasts < 100 {
-		t.Errorf("%d forecasts in %d predictions", forecasts, len(kept.all))
-	}
+	must.Hold(t, forecasts >= 100, "%d forecasts in %d predictions", forecasts, len(kept.all))
 }
 
 // TestRulesNeedNoModel holds that what breaks a rule is recorded before there is
@@ -187,9 +183,8 @@ func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	d.Reading.Humidity = 0 // breaks a rule of the detector
 	found, _ := ofKind(must.Get(p.Observe(t.Context(), d, sensorInRoom(false)))(t), incident.KindAnomaly)
 	must.Do(t, found.Validate())
-	if !found.Holds || found.Cause != "range" || found.Quantity != incident.Humidity || len(kept.all) != 0 {
-		t.Errorf("%+v, beside it %+v", found, kept.all)
-	}
+	must.Hold(t, found.Holds && found.Cause == "range" && found.Quantity == incident.Humidity && len(kept.all) == 0,
+		"%+v, beside it %+v", found, kept.all)
 	alone := withoutRooms(detect.NoModels{}, kept)
 	if findings, err := alone.Observe(t.Context(), d, sensorInRoom(false)); err != nil || len(findings) != 0 || len(kept.all) != 1 {
 		t.Errorf("%+v, %v, recorded %+v", findings, err, kept.all)
@@ -229,9 +224,8 @@ func BenchmarkObserve(b *testing.B) {
 
 // All scores of a reading take at most two allocations; BenchmarkObserve has the time.
 func TestObserveHardlyAllocates(t *testing.T) { //nolint:paralleltest // others would allocate meanwhile
-	if allocations := testing.AllocsPerRun(1000, observing(t)); allocations > 2 {
-		t.Errorf("%g allocations for a reading, want at most 2", allocations)
-	}
+	allocations := testing.AllocsPerRun(1000, observing(t))
+	must.Hold(t, allocations <= 2, "%g allocations for a reading, want at most 2", allocations)
 }
 
 // observing judges a reading with a full window, of a node with eight neighbours.
@@ -283,17 +277,13 @@ func FuzzMixedReadings(f *testing.F) {
 			}))(t)
 			for i, rule := range rules {
 				memory[i], _ = rule.Advance(memory[i], incident.Points(m.Reading, m.Recent))
-				if math.IsNaN(memory[i].Peak) {
-					t.Errorf("rule %d of %s peaks at no number", i, rule.Quantity)
-				}
+				must.Hold(t, !math.IsNaN(memory[i].Peak), "rule %d of %s peaks at no number", i, rule.Quantity)
 			}
 		}
 		must.Equal(t, "findings that are invalid", "", dropped.String())
 		for _, n := range kept.all {
 			for _, value := range []*float64{n.Score, n.PredictedTemperature, n.PredictedHumidity, n.ActualTemperature, n.ActualHumidity} {
-				if value != nil && (math.IsNaN(*value) || math.IsInf(*value, 0)) {
-					t.Errorf("recorded %+v", n)
-				}
+				must.Hold(t, value == nil || (!math.IsNaN(*value) && !math.IsInf(*value, 0)), "recorded %+v", n)
 			}
 		}
 	})

@@ -90,16 +90,13 @@ func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 				late.Reading.Time = late.Reading.Time.Add(-6 * time.Hour)
 				f.Find(t.Context(), late, sensor, c, false)
 				d.Reading.Temperature = reading.Missing() // its humidity comes apart, and hides nothing
-				if found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly); ok && found.Holds {
-					t.Errorf("the humidity of %s: %+v", node, found)
-				}
+				found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly)
+				must.Hold(t, !ok || !found.Holds, "the humidity of %s: %+v", node, found)
 			}
 		}
 	}
 	for node, found := range told {
-		if node > "n010" {
-			t.Errorf("%s, whose room is as ever: %+v", node, found)
-		}
+		must.Hold(t, node <= "n010", "%s, whose room is as ever: %+v", node, found)
 		if found.Value >= 32 || found.Value <= found.High || found.Quantity != incident.Temperature || found.Validate() != nil || !strings.Contains(found.Reason, " rose ") {
 			t.Errorf("%s: %+v", node, found)
 		}

@@ -28,12 +28,8 @@ func TestCorrectionIsNoStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found := findingsAround(t, c.corrected, c.moved)
-			if c.moved == 0 && len(found) > 0 {
-				t.Errorf("found %v", found)
-			}
-			if c.moved != 0 && len(found["n003"]) == 0 {
-				t.Errorf("nothing found of the node that moved: %v", found)
-			}
+			must.Hold(t, c.moved != 0 || len(found) == 0, "found %v", found)
+			must.Hold(t, c.moved == 0 || len(found["n003"]) != 0, "nothing found of the node that moved: %v", found)
 		})
 	}
 }
@@ -112,7 +108,6 @@ func TestCorrectedReadingsAreJudged(t *testing.T) {
 	if j := judge.judged[0]; j.Temperature != 25.3 || j.Window.Temperature[0] != 24 || j.Window.Temperature[1] != 24.5 || j.AsMeasured().Temperature != 24.8 {
 		t.Errorf("judged %+v", j)
 	}
-	if o := observer.seen[0]; o.Reading.Temperature != 24.8 || o.Recent.Temperature[1] != 24 {
-		t.Errorf("observed %+v", o)
-	}
+	o := observer.seen[0]
+	must.Hold(t, o.Reading.Temperature == 24.8 && o.Recent.Temperature[1] == 24, "observed %+v", o)
 }

@@ -272,9 +272,8 @@ func TestFindingsAreJudged(t *testing.T) {
 			judge, observer := &fakeJudge{}, &fakeObserver{found: slices.Clone(c.found), err: c.err}
 			statuses := fakeStatuses{"n1": {Owned: true, Remembers: c.remembers}}
 			d := detect.New(from, statuses, alerts, judge, observer, alert.Defaults(), logging.Discard(), nil)
-			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) || push.IsPermanent(err) {
-				t.Error(err)
-			}
+			err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon))
+			must.Hold(t, errors.Is(err, c.err) && !push.IsPermanent(err), "%v", err)
 			must.Equal(t, "readings judged, and alerts", [2]int{c.judged, 0}, [2]int{len(judge.judged), len(server.Messages())})
 			for _, j := range judge.judged {
 				must.Equal(t, "findings", c.want, j.Findings)
@@ -342,9 +341,8 @@ func TestFailureIsRetried(t *testing.T) {
 			alerts, server := topic(t, c.options...)
 			judge := &fakeJudge{err: c.judge}
 			d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
-			if err := d.Handle(t.Context(), message(t, measured(c.node, 99, 20), noon)); err == nil || push.IsPermanent(err) {
-				t.Errorf("got %v", err)
-			}
+			err := d.Handle(t.Context(), message(t, measured(c.node, 99, 20), noon))
+			must.Hold(t, err != nil && !push.IsPermanent(err), "got %v", err)
 			must.Equal(t, "readings judged, and alerts", [2]int{c.judged, 0}, [2]int{len(judge.judged), len(server.Messages())})
 			must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon))) // within its limits
 		})

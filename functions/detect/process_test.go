@@ -61,9 +61,8 @@ func TestProcess(t *testing.T) {
 	}
 	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
 	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, now)
-	if err != nil || len(found.Items) != 1 || !found.Items[0].Lasting || found.Items[0].Peak != 26 {
-		t.Errorf("excursions %+v, %v: want one, of the threshold", found, err)
-	}
+	must.Hold(t, err == nil && len(found.Items) == 1 && found.Items[0].Lasting && found.Items[0].Peak == 26,
+		"excursions %+v, %v: want one, of the threshold", found, err)
 	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Contain(t, "the log", p.Output(), `"readings_ignored":1`, `"messages_dead_lettered":1`)
 	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", "DATABASE_URL=postgres://x", "MAX_ALLOWED_TEMP=hot")

@@ -228,9 +228,8 @@ func TestBatch(t *testing.T) {
 	must.Equal(t, "stored after a deletion", want, got)
 	must.Equal(t, "failed after a deletion", 0, failed)
 	metadata.AddSensors(t, customer, room, "a")
-	if got, failed = send("a 3"); !slices.Contains(got, "a 3") || failed != 0 {
-		t.Errorf("created again: %d failed, %v", failed, got)
-	}
+	got, failed = send("a 3")
+	must.Hold(t, slices.Contains(got, "a 3") && failed == 0, "created again: %d failed, %v", failed, got)
 }
 
 // panicking is a table that panics at a node's readings.
@@ -266,9 +265,8 @@ func TestPanicInABatch(t *testing.T) {
 		sending.Wait()
 		must.Equal(t, "answers", want, got)
 		for _, node := range []string{"a", "b"} {
-			if !slices.ContainsFunc(table.rows, func(r reading.Reading) bool { return r.NodeID == node }) {
-				t.Errorf("%s is not stored", node)
-			}
+			must.Hold(t, slices.ContainsFunc(table.rows, func(r reading.Reading) bool { return r.NodeID == node }),
+				"%s is not stored", node)
 		}
 	})
 }

@@ -86,9 +86,8 @@ func TestProcess(t *testing.T) {
 		p := start(t, server.Addr, database, "READINGS=postgres", "REQUIRE_ENROLLED_GATEWAYS=true")
 		m, _ := numbered(t, 1)
 		must.Equal(t, p.Output(), http.StatusAccepted, p.Push(m))
-		if refused := server.Messages(); len(refused) != 1 || string(refused[0].Data) != string(m.Data) {
-			t.Errorf("in the dead letter: %v", refused)
-		}
+		refused := server.Messages()
+		must.Hold(t, len(refused) == 1 && string(refused[0].Data) == string(m.Data), "in the dead letter: %v", refused)
 		must.Equal(t, "readings stored", 0, len(storedRows(t, database)))
 	})
 	t.Run("stores nothing while the database is away", func(t *testing.T) {
@@ -122,9 +121,8 @@ func TestProcess(t *testing.T) {
 				acknowledged++
 			}
 		}
-		if acknowledged == 0 || len(table.Rows()) < 1+acknowledged {
-			t.Errorf("%d of 20 acknowledged, %d stored", acknowledged, len(table.Rows()))
-		}
+		must.Hold(t, acknowledged != 0 && len(table.Rows()) >= 1+acknowledged,
+			"%d of 20 acknowledged, %d stored", acknowledged, len(table.Rows()))
 	})
 	t.Run("refuses to start without its settings", func(t *testing.T) {
 		t.Parallel()

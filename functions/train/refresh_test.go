@@ -55,9 +55,8 @@ func TestDailyRefresh(t *testing.T) {
 		return pair.Calibration
 	}
 	first := refresh(28 + 1)
-	if got := first.Neighbours("c0"); len(got) != 6 || slices.Contains(got, "c0") {
-		t.Errorf("neighbours of c0 are %v", got)
-	}
+	got := first.Neighbours("c0")
+	must.Hold(t, len(got) == 6 && !slices.Contains(got, "c0"), "neighbours of c0 are %v", got)
 	refresh(28 + 1)
 	p.exec(`DELETE FROM sensor_data.readings WHERE timestamp < $1`, today.Add(-24*time.Hour))
 	for calibrations := 2; calibrations <= 9; calibrations++ { // the last seven stay, and the hours of 28 days

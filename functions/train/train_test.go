@@ -205,9 +205,8 @@ func TestRuns(t *testing.T) {
 
 	// Redelivery of an ended run does nothing.
 	again, _ := p.ended(run.ID)
-	if again.CompletedAt == nil || !again.CompletedAt.Equal(*run.CompletedAt) {
-		t.Errorf("delivered again: %+v, want %+v", again, run)
-	}
+	must.Hold(t, again.CompletedAt != nil && again.CompletedAt.Equal(*run.CompletedAt),
+		"delivered again: %+v, want %+v", again, run)
 }
 
 // TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where
@@ -244,9 +243,7 @@ func TestFailures(t *testing.T) {
 	if run.Status != learning.RunFailed || run.ErrorMessage == nil || !strings.Contains(*run.ErrorMessage, "too few readings") {
 		t.Errorf("of 100 readings: %+v", run)
 	}
-	if few.used() != 0 || verdicts == 0 {
-		t.Errorf("%d of %d verdicts used by a failed run", few.used(), verdicts)
-	}
+	must.Hold(t, few.used() == 0 && verdicts != 0, "%d of %d verdicts used by a failed run", few.used(), verdicts)
 
 	// A machine that is busy may need the two seconds before it asks for the bucket.
 	var away *fixture
@@ -274,9 +271,8 @@ func TestFailures(t *testing.T) {
 	// While another instance trains, the request is delivered again later.
 	id = few.begin()
 	must.Get(few.ClaimRun(t.Context(), id))(t)
-	if err := few.deliver(t.Context(), id); err == nil || push.IsPermanent(err) {
-		t.Errorf("claimed run: %v", err)
-	}
+	err = few.deliver(t.Context(), id)
+	must.Hold(t, err != nil && !push.IsPermanent(err), "claimed run: %v", err)
 }
 
 // TestDamagedModelsAreReplaced holds that a bucket whose models cannot be read
@@ -289,9 +285,8 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	p.server.CreateObject(fakestorage.Object{ObjectAttrs: object.ObjectAttrs, Content: object.Content[:100]})
 	p.now = p.now.Add(time.Second)
 	run, m := p.ended(p.begin())
-	if run.Status != learning.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
-		t.Errorf("%+v, %+v", run, m)
-	}
+	must.Hold(t, run.Status == learning.RunCompleted && m.Anomaly.Published && m.Forecasting.Published,
+		"%+v, %+v", run, m)
 	_, _, err := p.bucket.Load(t.Context(), p.customer, p.live())
 	must.Do(t, err)
 }
@@ -455,9 +450,8 @@ func TestStopKeepsTheRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	p.step = train.New(learning.New(p.DB), &stopper{Readings: p.table, stop: stop}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
 	id := p.begin()
-	if err := p.deliver(ctx, id); !errors.Is(err, context.Canceled) || push.IsPermanent(err) {
-		t.Errorf("stopped: %v", err)
-	}
+	err := p.deliver(ctx, id)
+	must.Hold(t, errors.Is(err, context.Canceled) && !push.IsPermanent(err), "stopped: %v", err)
 	must.Equal(t, "after a stop", learning.RunRunning, must.Get(p.TrainingRun(t.Context(), p.customer, id))(t).Status)
 	p.exec(`UPDATE model_training_runs SET claimed_at = claimed_at - interval '1 hour'`)
 	again, _ := p.ended(id)
@@ -490,9 +484,8 @@ func TestPanicOfAParallelRead(t *testing.T) {
 	p := newFixture(t, 600)
 	p.judge()
 	p.step = train.New(learning.New(p.DB), &panicking{sampler{Readings: p.table, sample: p.series}}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
-	if run, _ := p.ended(p.begin()); run.Status != learning.RunFailed || p.used() != 0 {
-		t.Errorf("%+v", run)
-	}
+	run, _ := p.ended(p.begin())
+	must.Hold(t, run.Status == learning.RunFailed && p.used() == 0, "%+v", run)
 }
 
 // TestSampleOfFourWeeks holds that a run draws as many readings as TRAINING_ROWS says from
@@ -508,9 +501,8 @@ func TestSampleOfFourWeeks(t *testing.T) {
 		}
 		p.step = train.New(learning.New(p.DB), s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard())
 		p.ended(p.begin())
-		if !s.end.Equal(p.now) || s.end.Sub(s.start) != 28*24*time.Hour || s.rows != 1200 {
-			t.Errorf("%d rows from %v to %v, now is %v", s.rows, s.start, s.end, p.now)
-		}
+		must.Hold(t, s.end.Equal(p.now) && s.end.Sub(s.start) == 28*24*time.Hour && s.rows == 1200,
+			"%d rows from %v to %v, now is %v", s.rows, s.start, s.end, p.now)
 		return p.artifact(p.live().Detector)
 	}
 	must.Equal(t, "the order of channels changes nothing", true, bytes.Equal(artifact(false), artifact(true)))
@@ -526,17 +518,15 @@ func TestOlderVerdictsAreBounded(t *testing.T) {
 		t.Fatalf("%d verdicts", n)
 	}
 	p.exec(`UPDATE prediction_feedback SET used_in_training = true`)
-	if run, m := p.ended(p.begin()); m.Anomaly.Held != 200 || *run.ValidatedDataCount != 0 {
-		t.Errorf("measured on %d: %+v", m.Anomaly.Held, run)
-	}
+	run, m := p.ended(p.begin())
+	must.Hold(t, m.Anomaly.Held == 200 && *run.ValidatedDataCount == 0, "measured on %d: %+v", m.Anomaly.Held, run)
 }
 
 func TestRowsOfARunAreBounded(t *testing.T) {
 	t.Parallel()
 	for rows, good := range map[int]bool{499: false, 500: true, 500_000: true, 500_001: false} {
 		err := train.Config{Rows: rows}.Validate()
-		if refused := err != nil && strings.Contains(err.Error(), "TRAINING_ROWS"); refused == good {
-			t.Errorf("%d rows: %v", rows, err)
-		}
+		refused := err != nil && strings.Contains(err.Error(), "TRAINING_ROWS")
+		must.Hold(t, refused != good, "%d rows: %v", rows, err)
 	}
 }

@@ -37,9 +37,8 @@ func TestExceeded(t *testing.T) {
 			for _, event := range alert.Exceeded(at(c.temperature, c.humidity), alert.Defaults()) {
 				got = append(got, event.Type)
 				must.Do(t, event.Validate())
-				if event.Threshold != 50 || event.Value <= event.Threshold {
-					t.Errorf("value %g, threshold %g: want a value over 50", event.Value, event.Threshold)
-				}
+				must.Hold(t, event.Threshold == 50 && event.Value > event.Threshold,
+					"value %g, threshold %g: want a value over 50", event.Value, event.Threshold)
 			}
 			must.Equal(t, "types", c.want, got)
 		})
@@ -88,8 +87,7 @@ func TestThresholdsValidate(t *testing.T) {
 func TestEventBeyondAnyCorrection(t *testing.T) {
 	t.Parallel()
 	for _, temperature := range []float64{135.1, 1e9} {
-		if err := alert.Exceeded(at(temperature, 40), alert.Defaults())[0].Validate(); err == nil {
-			t.Errorf("an event of %g °C is valid", temperature)
-		}
+		err := alert.Exceeded(at(temperature, 40), alert.Defaults())[0].Validate()
+		must.Hold(t, err != nil, "an event of %g °C is valid", temperature)
 	}
 }

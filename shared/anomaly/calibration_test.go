@@ -58,9 +58,8 @@ func TestChanceHidesNoStuckSensor(t *testing.T) {
 		stuck[s] = math.NaN()
 	}
 	stuck[anomaly.Unchanged] = 3600
-	if score := anomaly.Calibrate(past).Score("new", "", noon(), stuck); score <= anomaly.Alarm(1) {
-		t.Errorf("a score of %.2f, an alarm is above %.2f", score, anomaly.Alarm(1))
-	}
+	score := anomaly.Calibrate(past).Score("new", "", noon(), stuck)
+	must.Hold(t, score > anomaly.Alarm(1), "a score of %.2f, an alarm is above %.2f", score, anomaly.Alarm(1))
 }
 
 // hourOf is a time in the hour of a past that begins at midnight.
@@ -132,9 +131,8 @@ func TestEachHourHasItsRhythm(t *testing.T) {
 	for hour := range 24 {
 		at := hourOf(hour).In(time.FixedZone("", 7200))
 		usual := hour >= 7 && hour <= 9
-		if score := c.Score("n05", "r1", at, valuesOf(restless)); score > anomaly.Alarm(1) == usual {
-			t.Errorf("at %d o'clock: a score of %.2f", hour, score)
-		}
+		score := c.Score("n05", "r1", at, valuesOf(restless))
+		must.Hold(t, score > anomaly.Alarm(1) != usual, "at %d o'clock: a score of %.2f", hour, score)
 	}
 }
 
@@ -148,9 +146,8 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	}
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.
-	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "e1ba5258f61d05de" {
-		t.Errorf("other bytes: %s", got)
-	}
+	got := fmt.Sprintf("%x", sha256.Sum256(first))
+	must.Hold(t, runtime.GOARCH != "amd64" || got[:16] == "e1ba5258f61d05de", "other bytes: %s", got)
 	for _, n := range past {
 		slices.Reverse(n.Hours)
 		slices.Reverse(n.At)
@@ -221,9 +218,8 @@ func TestTail(t *testing.T) {
 		must.Equal(t, "rank of equal numbers", float64(i)*1e-9, r, near(1e-15))
 	}
 	must.Equal(t, "excess of equal numbers", 0.1, excess)
-	if ranks, excess := anomaly.Tail(nil, shipped, 7); ranks != shipped || excess != 7 {
-		t.Errorf("of nothing: %v, %g", ranks, excess)
-	}
+	ranks, excess = anomaly.Tail(nil, shipped, 7)
+	must.Hold(t, ranks == shipped && excess == 7, "of nothing: %v, %g", ranks, excess)
 }
 
 // A day of hours gives a node a median of its own, and a silent hour nothing.
@@ -254,9 +250,8 @@ func TestADayMakesAMedian(t *testing.T) {
 	h.Add(v)
 	v[anomaly.Unchanged] = 300 * math.Expm1(0.5)
 	h.Add(v)
-	if h.Silent() || h[anomaly.Unchanged] != 1 || !math.IsNaN(float64(h[anomaly.DewPointLevel])) {
-		t.Errorf("an hour of two readings: %v", h)
-	}
+	must.Hold(t, !h.Silent() && h[anomaly.Unchanged] == 1 && math.IsNaN(float64(h[anomaly.DewPointLevel])),
+		"an hour of two readings: %v", h)
 }
 
 // With few hours of its own a customer has the shipped tails, more and more its own.
@@ -325,9 +320,8 @@ func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
 			}
 		}
 	}
-	if outside < judged/10 || outside > judged*9/10 {
-		t.Errorf("%d of %d are outside: nothing is compared", outside, judged)
-	}
+	must.Hold(t, outside >= judged/10 && outside <= judged*9/10,
+		"%d of %d are outside: nothing is compared", outside, judged)
 	temperature, dewPoint := c.Bands("n00", "r0", slot, &anomaly.Day{})
 	must.Equal(t, "of no day", [2]float64{math.NaN(), math.NaN()}, [2]float64{temperature.Low, dewPoint.High}, near(0))
 }
@@ -352,9 +346,8 @@ func TestMemoryOfCalibration(t *testing.T) { //nolint:paralleltest // it measure
 	before := heap()
 	c := must.Get(anomaly.DecodeCalibration(content))(t)
 	each := float64(heap()-before) / nodes
-	if each > most || len(c.Neighbours("node-000000")) != anomaly.MaxNeighbours {
-		t.Errorf("%.0f bytes for each node, want at most %g", each, most)
-	}
+	must.Hold(t, each <= most && len(c.Neighbours("node-000000")) == anomaly.MaxNeighbours,
+		"%.0f bytes for each node, want at most %g", each, most)
 	t.Logf("%.0f bytes for each node, %.0f MB for 100,000", each, each/10)
 	runtime.KeepAlive(content)
 	runtime.KeepAlive(past)

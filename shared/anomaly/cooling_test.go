@@ -49,9 +49,8 @@ func TestMovesOfRareReadings(t *testing.T) {
 	t.Parallel()
 	r := reading.Reading{Time: noon(), Temperature: 26, Humidity: 40}
 	hourly := anomaly.MovesOf(reading.Window{Age: []float64{3600}, Temperature: []float64{22}, Humidity: []float64{40}}, r, &anomaly.Day{}, math.NaN())
-	if hourly.Change[3] != 4 || !math.IsNaN(float64(hourly.Change[0])) {
-		t.Errorf("an hour ago: %v, want 4 °C within the longest span alone", hourly.Change)
-	}
+	must.Hold(t, hourly.Change[3] == 4 && math.IsNaN(float64(hourly.Change[0])),
+		"an hour ago: %v, want 4 °C within the longest span alone", hourly.Change)
 	short := reading.Window{Age: []float64{900, 600, 30}, Temperature: []float64{25, 25, 26}, Humidity: []float64{40, 40, 40}}
 	m := anomaly.MovesOf(short, r, dayOf(22), math.NaN())
 	must.Equal(t, "by a quarter of an hour, and of the day", [2]float32{1, 4}, [2]float32{m.Change[1], m.Change[3]})
@@ -346,17 +345,15 @@ func TestTogether(t *testing.T) {
 	for _, n := range apart {
 		n.Move(reading.Window{}, reading.Reading{Time: noon().Add(time.Second), Temperature: math.NaN(), Humidity: 40})
 	}
-	if m, heard := anomaly.Together(noon().Add(time.Second), apart); heard != 3 || !(m.Change[0] > 4) {
-		t.Errorf("once the humidities came, too: %+v of %d", m, heard)
-	}
+	m, heard := anomaly.Together(noon().Add(time.Second), apart)
+	must.Hold(t, heard == 3 && m.Change[0] > 4, "once the humidities came, too: %+v of %d", m, heard)
 	silent := warming(1, 1, 1, 1)
-	if m, heard := anomaly.Together(noon().Add(6*time.Minute), silent); heard != 0 || !math.IsNaN(float64(m.Level)) {
-		t.Errorf("six minutes later: %+v of %d", m, heard)
-	}
+	m, heard = anomaly.Together(noon().Add(6*time.Minute), silent)
+	must.Hold(t, heard == 0 && math.IsNaN(float64(m.Level)), "six minutes later: %+v of %d", m, heard)
 	for _, n := range silent[1:] { // heard by another instance, which knows their windows
 		*n = anomaly.Live{Heard: noon()}
 	}
-	m, _ := anomaly.Together(noon(), silent)
+	m, _ = anomaly.Together(noon(), silent)
 	must.Equal(t, "one of four speaks for the room", float32(math.NaN()), m.Level, near(0))
 }
 

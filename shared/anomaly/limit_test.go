@@ -33,12 +33,9 @@ func TestPasses(t *testing.T) {
 			last = m + 1
 		}
 	}
-	if !ok || p.Earliest != first || p.Latest != last {
-		t.Errorf("%+v %v, want from %g to %g min", p, ok, first, last)
-	}
-	if p, ok := anomaly.Passes(w, r, 25.2, 0); !ok || p.Earliest != 0 {
-		t.Errorf("a limit within the interval of now: %+v %v", p, ok)
-	}
+	must.Hold(t, ok && p.Earliest == first && p.Latest == last, "%+v %v, want from %g to %g min", p, ok, first, last)
+	p, ok = anomaly.Passes(w, r, 25.2, 0)
+	must.Hold(t, ok && p.Earliest == 0, "a limit within the interval of now: %+v %v", p, ok)
 	w, r = past(func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, steady(40))
 	_, ok = anomaly.Passes(w, r, 30.4, 0)
 	must.Equal(t, "a rise of ten minutes that has most of the way behind it is told", true, ok)
@@ -107,17 +104,15 @@ func TestPassesOfAFastRise(t *testing.T) {
 		r := reading.Reading{Temperature: last + c.early + c.later, Humidity: 40}
 		p, ok := anomaly.Passes(w, r, c.limit, 0)
 		must.Equal(t, c.name, c.told, ok)
-		if ok && (p.Earliest > 5 || p.Latest != anomaly.Horizon) {
-			t.Errorf("%s: %+v, want a wide interval", c.name, p)
-		}
+		must.Hold(t, !ok || (p.Earliest <= 5 && p.Latest == anomaly.Horizon),
+			"%s: %+v, want a wide interval", c.name, p)
 	}
 	// The more two rises differ, the wider: 27 + .99 ± 2·(.15 + .5 + .3·2) after a minute is not yet 30.9.
 	w := reading.Window{Age: []float64{60, 30}, Temperature: []float64{25, 25.5}, Humidity: []float64{40, 40}}
-	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 27, Humidity: 40}, 30.9, 0); !ok || p.Earliest != 2 {
-		t.Errorf("unequal rises: %+v %v", p, ok)
-	}
+	p, ok := anomaly.Passes(w, reading.Reading{Temperature: 27, Humidity: 40}, 30.9, 0)
+	must.Hold(t, ok && p.Earliest == 2, "unequal rises: %+v %v", p, ok)
 	w = reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 25}, Humidity: []float64{40, 40}}
-	_, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 34, 0)
+	_, ok = anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 34, 0)
 	must.Equal(t, "five minutes apart", true, ok)
 	// Nothing is said of readings that are eleven minutes apart, and of one without a temperature.
 	w = reading.Window{Age: []float64{1320, 660}, Temperature: []float64{10, 20}, Humidity: []float64{40, 40}}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 )
 
 // These tests compute z, the tails, their combination and the CUSUM a second time, from the
@@ -178,9 +179,7 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 			}
 		}
 	}
-	if alarms < 20 {
-		t.Errorf("%d alarms: the far tail is not compared", alarms)
-	}
+	must.Hold(t, alarms >= 20, "%d alarms: the far tail is not compared", alarms)
 }
 
 func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
@@ -243,12 +242,9 @@ func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
 		air := weeks(28, level, .2)
 		now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
 		got, ok := roomOf(air).Cooling("n", "r", noon(), now, now, 4)
-		if ok != (told.sum > 0) {
-			t.Errorf("%d: %+v, by the document %+v", hotter, got, told)
-		}
+		must.Hold(t, ok == (told.sum > 0), "%d: %+v, by the document %+v", hotter, got, told)
 		begin := air[0].Start.AddDate(0, 0, int(told.since)).Format("Monday 2 January")
-		if want := fmt.Sprintf("the room is %.1f °C hotter than %s, since %s", told.by, than, begin); ok && !strings.HasPrefix(got.Reason, want) {
-			t.Errorf("%d: %q, by the document %q", hotter, got.Reason, want)
-		}
+		want := fmt.Sprintf("the room is %.1f °C hotter than %s, since %s", told.by, than, begin)
+		must.Hold(t, !ok || strings.HasPrefix(got.Reason, want), "%d: %q, by the document %q", hotter, got.Reason, want)
 	}
 }

@@ -78,9 +78,8 @@ func TestSlowChange(t *testing.T) {
 		{"and a day", 22, warmer(2.5, 20), "the room is 2.5 °C hotter than before, since Sunday 1 March"},
 	} {
 		told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), moves(0, 22), moves(0, 22), 4)
-		if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
-			t.Errorf("%s: %+v, want %q", c.name, told, c.want)
-		}
+		must.Hold(t, ok == (c.want != "") && strings.HasPrefix(told.Reason, c.want),
+			"%s: %+v, want %q", c.name, told, c.want)
 		by := 0.0
 		fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
 		if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 ||

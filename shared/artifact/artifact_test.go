@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/artifact"
+	"coldaisle.dev/shared/must"
 )
 
 const prefix = "coldaisle test 1\n"
@@ -22,9 +23,7 @@ func TestEveryByte(t *testing.T) {
 	}
 	refused := func(name string, prefix string, b []byte) {
 		t.Helper()
-		if _, err := artifact.Open(prefix, b); !errors.Is(err, artifact.ErrUnusable) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(artifact.Open(prefix, b)), artifact.ErrUnusable)
 	}
 	for at := range whole {
 		for bit := range 8 {

@@ -50,9 +50,8 @@ func TestWritesGoOnAfterReadOnly(t *testing.T) {
 	must.Do(t, err)
 	defer end()
 	set("on")
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE written ()`); err == nil {
-		t.Error("a database that takes no changes took one")
-	}
+	_, err = pool.Exec(t.Context(), `CREATE TABLE written ()`)
+	must.Hold(t, err != nil, "a database that takes no changes took one")
 	set("off")
 	must.Get(pool.Exec(t.Context(), `CREATE TABLE written ()`))(t)
 }
@@ -74,9 +73,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	must.Do(t, syscall.Kill(dead, syscall.SIGSTOP))
 	defer func() { _ = syscall.Kill(dead, syscall.SIGCONT) }()
 	<-time.After(2 * time.Second) // who was idle for less is not asked
-	if ask() == dead {
-		t.Error("a process that is stopped has answered")
-	}
+	must.Hold(t, ask() != dead, "a process that is stopped has answered")
 }
 
 func TestOpenConnectsToNothing(t *testing.T) {
@@ -85,9 +82,8 @@ func TestOpenConnectsToNothing(t *testing.T) {
 	_, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: "postgres://nobody@192.0.2.1/none", MaxConns: 1})
 	must.Do(t, err)
 	end()
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("opening an unreachable database took %v", took)
-	}
+	took := time.Since(began)
+	must.Hold(t, took <= time.Minute, "opening an unreachable database took %v", took)
 }
 
 func TestOpenKeepsThePasswordToItself(t *testing.T) {

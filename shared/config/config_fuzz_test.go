@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/must"
 )
 
 // FuzzLoad loads any text as settings: it is taken within its rules, or refused
@@ -15,18 +16,13 @@ func FuzzLoad(f *testing.F) {
 	f.Add("p\nq", "0x10", "1e999", "9999999999999h")
 	f.Fuzz(func(t *testing.T, project, port, limit, linger string) {
 		loaded, err := config.Load[settings]([]string{"PROJECT_ID=" + project, "PORT=" + port, "MAX_ALLOWED_TEMP=" + limit, "LINGER=" + linger})
-		if err == nil && (loaded.Project == "" || loaded.Port < 1 || loaded.Port > 65535) {
-			t.Errorf("%+v was taken", loaded)
-		}
+		must.Hold(t, err != nil || (loaded.Project != "" && loaded.Port >= 1 && loaded.Port <= 65535),
+			"%+v was taken", loaded)
 		const secret = "s3cr3t"
 		_, err = config.Load[settings]([]string{"PROJECT_ID=" + project, "PORT=" + secret + port, "MAX_ALLOWED_TEMP=" + secret + limit, "LINGER=" + secret + linger})
-		if err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("refused as %v", err)
-		}
+		must.Hold(t, err != nil && !strings.Contains(err.Error(), secret), "refused as %v", err)
 		for line := range strings.Lines(err.Error()) {
-			if strings.TrimSpace(line) == "" {
-				t.Errorf("an empty line in %q", err)
-			}
+			must.Hold(t, strings.TrimSpace(line) != "", "an empty line in %q", err)
 		}
 	})
 }

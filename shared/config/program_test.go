@@ -52,9 +52,7 @@ func TestPrograms(t *testing.T) {
 			output := must.Get(program.StdoutPipe())(t)
 			must.Do(t, program.Start())
 			if how == "waits" {
-				if !bufio.NewScanner(output).Scan() {
-					t.Error("not started")
-				}
+				must.Hold(t, bufio.NewScanner(output).Scan(), "not started")
 				must.Do(t, program.Process.Signal(syscall.SIGTERM))
 			}
 			err := program.Wait()

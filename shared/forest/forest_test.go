@@ -87,14 +87,11 @@ func TestStrangeRowsScoreHigh(t *testing.T) {
 	unseen, unseenOdd := strange(5000, 2)
 	f := isolation(rows, 1)
 	for name, got := range map[string]float64{"seen": auc(f.ScoreAll(rows), odd), "unseen": auc(f.ScoreAll(unseen), unseenOdd)} {
-		if got < 0.95 {
-			t.Errorf("ROC AUC of %s rows %.3f, want 0.95 or more", name, got)
-		}
+		must.Hold(t, got >= 0.95, "ROC AUC of %s rows %.3f, want 0.95 or more", name, got)
 	}
 	// Liu et al.: an ordinary row scores about a half, one that stands alone near one.
-	if far := f.Score(slices.Repeat([]float64{1e6}, 15)); far < 0.7 {
-		t.Errorf("a row far out scores %.3f", far)
-	}
+	far := f.Score(slices.Repeat([]float64{1e6}, 15))
+	must.Hold(t, far >= 0.7, "a row far out scores %.3f", far)
 }
 
 func TestRegressionPredicts(t *testing.T) {
@@ -109,9 +106,8 @@ func TestRegressionPredicts(t *testing.T) {
 		variance += want[i] * want[i]
 	}
 	// A quarter of the variance is noise: the best is 1-0.25/2.75.
-	if explained := 1 - squares/variance; explained < 0.55 {
-		t.Errorf("explains %.2f of the variance of unseen rows, want 0.55", explained)
-	}
+	explained := 1 - squares/variance
+	must.Hold(t, explained >= 0.55, "explains %.2f of the variance of unseen rows, want 0.55", explained)
 	// Medians lose less where the noise has a heavy side.
 	random := rand.New(rand.NewPCG(1, 1))
 	skewed := slices.Clone(targets)
@@ -168,9 +164,8 @@ func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 	a := auc(isolation(rows, 1).ScoreAll(rows), odd)
 	b := auc(isolation(shuffled, 1).ScoreAll(rows), odd)
 	c := auc(isolation(rows, 2).ScoreAll(rows), odd)
-	if math.Abs(a-b) > 0.03 || math.Abs(a-c) > 0.03 {
-		t.Errorf("ROC AUC %.4f, with rows in another order %.4f, with another seed %.4f", a, b, c)
-	}
+	must.Hold(t, math.Abs(a-b) <= 0.03 && math.Abs(a-c) <= 0.03,
+		"ROC AUC %.4f, with rows in another order %.4f, with another seed %.4f", a, b, c)
 }
 
 func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocations of the process
@@ -184,9 +179,8 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocation
 func TestRowsThatAreAlike(t *testing.T) {
 	t.Parallel()
 	flat := isolation(slices.Repeat([][]float64{{0, 0}}, 100), 1)
-	if s := flat.Score([]float64{0, 0}); s <= 0 || s > 1 {
-		t.Errorf("a row among its likes scores %v", s)
-	}
+	s := flat.Score([]float64{0, 0})
+	must.Hold(t, s > 0 && s <= 1, "a row among its likes scores %v", s)
 }
 
 func TestCodec(t *testing.T) {
@@ -227,15 +221,13 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := artifact.NewReader(b)
 		if decoded := forest.ReadIsolation(r, 15); r.Err() == nil {
-			if s := decoded.Score(row); !(s >= 0 && s <= 1) {
-				t.Errorf("scores %v", s)
-			}
+			s := decoded.Score(row)
+			must.Hold(t, s >= 0 && s <= 1, "scores %v", s)
 		}
 		r = artifact.NewReader(b)
 		if decoded := forest.ReadRegression(r, 22); r.Err() == nil {
-			if p := decoded.Predict(row); math.IsNaN(p) || math.IsInf(p, 0) {
-				t.Errorf("predicts %v", p)
-			}
+			p := decoded.Predict(row)
+			must.Hold(t, !math.IsNaN(p) && !math.IsInf(p, 0), "predicts %v", p)
 		}
 	})
 }

@@ -133,15 +133,11 @@ func TestHostDrains(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- h.Drain(t.Context()) }()
 	must.Eventually(t, "a draining host takes no messages", func() bool { return post(t, server.URL) == http.StatusServiceUnavailable })
-	if ended.Load() {
-		t.Error("clients closed under a message in flight")
-	}
+	must.Hold(t, !ended.Load(), "clients closed under a message in flight")
 	close(release)
 	must.Do(t, <-drained)
 	must.Equal(t, "message in flight", http.StatusNoContent, <-answered)
-	if !ended.Load() {
-		t.Error("clients not closed")
-	}
+	must.Hold(t, ended.Load(), "clients not closed")
 	must.Contain(t, "the last counters", lines.String(), `"messages_processed":`)
 }
 
@@ -225,9 +221,8 @@ func TestHandlerRefusesInvalidSettings(t *testing.T) {
 		}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, error) {
 			return nil, errors.New("never opened")
 		})
-		if code != 1 || output.String() != want {
-			t.Errorf("%s: exit %d, %q, want %q", variable, code, output.String(), want)
-		}
+		must.Hold(t, code == 1 && output.String() == want,
+			"%s: exit %d, %q, want %q", variable, code, output.String(), want)
 	}
 }
 
@@ -247,11 +242,8 @@ func TestClientsAreClosedWhenTheFunctionDoesNotOpen(t *testing.T) {
 	for range 2 {
 		recorder := httptest.NewRecorder()
 		handler(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"message":{"messageId":"1","data":"e30="},"subscription":"s"}`)))
-		if recorder.Code < http.StatusInternalServerError {
-			t.Errorf("answered %d", recorder.Code)
-		}
+		must.Hold(t, recorder.Code >= http.StatusInternalServerError, "answered %d", recorder.Code)
 	}
-	if opened.Load() != 2 || closed.Load() != 2 {
-		t.Errorf("opened %d times, closed %d, want 2 and 2", opened.Load(), closed.Load())
-	}
+	must.Hold(t, opened.Load() == 2 && closed.Load() == 2,
+		"opened %d times, closed %d, want 2 and 2", opened.Load(), closed.Load())
 }

@@ -37,8 +37,6 @@ func TestRunFinishesRequests(t *testing.T) {
 	must.Do(t, err)
 	body, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	if err != nil || string(body) != "answered" {
-		t.Errorf("%q, %v", body, err)
-	}
+	must.Hold(t, err == nil && string(body) == "answered", "%q, %v", body, err)
 	must.Do(t, <-done)
 }

@@ -49,9 +49,8 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	}
 	must.Equal(t, "still", []float64{0, 0}, changes())
 	row[features.TemperatureTrend], row[features.HumidityTrend] = -0.2, 0.3
-	if c := changes(); c[0] == 0 || c[1] == 0 {
-		t.Errorf("moving: %v", c)
-	}
+	c := changes()
+	must.Hold(t, c[0] != 0 && c[1] != 0, "moving: %v", c)
 	persistence := &Forecaster{Info: f.Info}
 	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
 }

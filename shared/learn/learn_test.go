@@ -157,9 +157,7 @@ func TestGate(t *testing.T) {
 	jumpy.Threshold, calm.Threshold = 0, 1
 	for _, worse := range []*learn.Detector{&jumpy, &calm} {
 		m := train(t, learn.Input{History: history, Labels: labels, LiveDetector: worse, Seed: 2, Run: 2}).Metrics.Anomaly
-		if !m.Published || *m.F1 <= *m.LiveF1 {
-			t.Errorf("in place of one with threshold %g: %+v", worse.Threshold, m)
-		}
+		must.Hold(t, m.Published && *m.F1 > *m.LiveF1, "in place of one with threshold %g: %+v", worse.Threshold, m)
 	}
 	noise, _ := site(4, 600, 50)
 	for i := range noise {
@@ -214,9 +212,8 @@ func TestGateAllowsForChance(t *testing.T) {
 			labels[5+c.lost+i].Anomalous = false
 		}
 		m := train(t, learn.Input{History: history, Labels: labels, LiveDetector: &live, Seed: 2}).Metrics.Anomaly
-		if m.Published != c.published || !strings.Contains(m.Reason, c.reason) {
-			t.Errorf("%d lost, %d won: %v, %s", c.lost, c.won, m.Published, m.Reason)
-		}
+		must.Hold(t, m.Published == c.published && strings.Contains(m.Reason, c.reason),
+			"%d lost, %d won: %v, %s", c.lost, c.won, m.Published, m.Reason)
 	}
 }
 
@@ -234,9 +231,8 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 		must.Equal(t, "there is a detector", result.Metrics.Anomaly.Published, result.Detector != nil)
 		return result.Metrics.Anomaly
 	}
-	if m := gate(live, nil); m.Published || !strings.Contains(m.Reason, "the live detector stays") {
-		t.Errorf("without verdicts: %+v", m)
-	}
+	m := gate(live, nil)
+	must.Hold(t, !m.Published && strings.Contains(m.Reason, "the live detector stays"), "without verdicts: %+v", m)
 	var normal []learn.Labelled
 	for _, j := range judged(history, odd, false) {
 		if !j.Anomalous {
@@ -286,9 +282,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	history, _ := site(4, 800, 7)
 	trained := train(t, learn.Input{History: history, Seed: 1})
 	m, lively := trained.Metrics.Forecasting, trained.Forecaster
-	if !m.Published || m.Temperature != "forest" || m.SkillTemperature == nil || *m.SkillTemperature < 0.04 {
-		t.Errorf("on rooms whose cooling comes and goes: %+v", m)
-	}
+	must.Hold(t, m.Published && m.Temperature == "forest" && m.SkillTemperature != nil && *m.SkillTemperature >= 0.04,
+		"on rooms whose cooling comes and goes: %+v", m)
 	skill := learn.MeasureForecaster(lively, history)
 	var ratios float64
 	for _, r := range skill.Ratios {
@@ -312,10 +307,9 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 			node.Readings[i].Humidity = math.NaN()
 		}
 	}
-	if m := train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting; m.Temperature != "forest" ||
-		m.Humidity != "persistence" || m.MAEHumidity != nil {
-		t.Errorf("of nodes that measure no humidity: %+v", m)
-	}
+	m = train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting
+	must.Hold(t, m.Temperature == "forest" && m.Humidity == "persistence" && m.MAEHumidity == nil,
+		"of nodes that measure no humidity: %+v", m)
 	// Where nothing but noise changes there is nothing to learn.
 	random := rand.New(rand.NewPCG(1, 1))
 	still := learn.NodeHistory{NodeID: "still"}
@@ -344,9 +338,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 			}
 		}
 	}
-	if missT >= changeT || missH >= changeH {
-		t.Errorf("misses %g of changes of %g °C, %g of %g %%", missT, changeT, missH, changeH)
-	}
+	must.Hold(t, missT < changeT && missH < changeH,
+		"misses %g of changes of %g °C, %g of %g %%", missT, changeT, missH, changeH)
 	for i, w := range features.Windows(still.Readings) {
 		if i == 100 {
 			r := still.Readings[i]
@@ -396,9 +389,8 @@ func TestNothingChangesInStillStretches(t *testing.T) {
 			still++
 		}
 	}
-	if still < 1000 || moved < 500 {
-		t.Errorf("no change in %d of 1300 still readings, a change in %d of 600 others", still, moved)
-	}
+	must.Hold(t, still >= 1000 && moved >= 500,
+		"no change in %d of 1300 still readings, a change in %d of 600 others", still, moved)
 }
 
 // TestTooFewReadings shows contract 7.10.

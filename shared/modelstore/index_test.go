@@ -65,9 +65,8 @@ func TestPublishingTogether(t *testing.T) {
 	}
 	group.Wait()
 	index, err := s.Index(t.Context())
-	if err := errors.Join(append(faults, err)...); err != nil || len(index.Customers) != len(faults) {
-		t.Errorf("%v, %v", index, err)
-	}
+	err = errors.Join(append(faults, err)...)
+	must.Hold(t, err == nil && len(index.Customers) == len(faults), "%v, %v", index, err)
 }
 
 // TestMissingPairNeverWaits asks for customers whose models are not loaded, and with more
@@ -85,15 +84,12 @@ func TestMissingPairNeverWaits(t *testing.T) {
 		must.Do(t, s.PublishCalibration(t.Context(), customer+1, "calibration_v20260301", large))
 	}
 	l := s.loader(t, noon)
-	if pair := l.Pair(t.Context(), 1); pair.Calibration != nil {
-		t.Errorf("before anything can have been loaded: %+v", pair.Manifest)
-	}
+	pair := l.Pair(t.Context(), 1)
+	must.Hold(t, pair.Calibration == nil, "before anything can have been loaded: %+v", pair.Manifest)
 	for customer := range int64(6) {
-		if pair := l.Wait(t.Context(), customer+1); pair.Calibration == nil {
-			t.Errorf("customer %d has no calibration", customer+1)
-		}
+		pair := l.Wait(t.Context(), customer+1)
+		must.Hold(t, pair.Calibration != nil, "customer %d has no calibration", customer+1)
 	}
-	if l.Pair(t.Context(), 1).Calibration != nil || l.Pair(t.Context(), 6).Calibration == nil {
-		t.Error("the customer who was asked for first is kept, or the last one is not")
-	}
+	must.Hold(t, l.Pair(t.Context(), 1).Calibration == nil && l.Pair(t.Context(), 6).Calibration != nil,
+		"the customer who was asked for first is kept, or the last one is not")
 }

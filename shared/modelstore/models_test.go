@@ -74,16 +74,11 @@ func TestPublishAndUseOlder(t *testing.T) {
 	}
 	names, err := s.List(t.Context(), 17)
 	want := []string{"anomaly_v20260301T120000Z", "forecasting_v20260301T120000Z", "forecasting_v20260301T130000Z"}
-	if err != nil || !slices.Equal(names, want) {
-		t.Errorf("listed %v, %v", names, err)
-	}
+	must.Hold(t, err == nil && slices.Equal(names, want), "listed %v, %v", names, err)
 	back, err := s.Use(t.Context(), 17, "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour))
-	if err != nil || back.Version() != first.Version() {
-		t.Errorf("back at %s, %v", back.Version(), err)
-	}
-	if _, err := s.Use(t.Context(), 17, "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrNoArtifact) {
-		t.Errorf("using what there is not: %v", err)
-	}
+	must.Hold(t, err == nil && back.Version() == first.Version(), "back at %s, %v", back.Version(), err)
+	none := must.Err(s.Use(t.Context(), 17, "anomaly_v20200101T000000Z", "", noon()))
+	must.Fail(t, "using what there is not", none, modelstore.ErrNoArtifact)
 	pair, _, err := s.Load(t.Context(), 17, back)
 	if err != nil || pair.Detector == nil || pair.Forecaster == nil || pair.Forecaster.Info.Name != "forecasting_v20260301T120000Z" {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -28,15 +29,12 @@ func FuzzReadSeries(f *testing.F) {
 		for node, of := range r.Rows {
 			rows += len(of)
 			for i, row := range of {
-				if reading.ValidateNodeID(node) != nil || row.NodeID != node {
-					t.Errorf("a row of %q in those of %q", row.NodeID, node)
-				}
+				must.Hold(t, reading.ValidateNodeID(node) == nil && row.NodeID == node,
+					"a row of %q in those of %q", row.NodeID, node)
 				if math.IsNaN(row.Temperature) || math.IsInf(row.Temperature, 0) || math.IsNaN(row.Humidity) || math.IsInf(row.Humidity, 0) {
 					t.Errorf("%g °C and %g %%", row.Temperature, row.Humidity)
 				}
-				if i > 0 && row.Time.Before(of[i-1].Time) {
-					t.Errorf("%s comes after %s", row.Time, of[i-1].Time)
-				}
+				must.Hold(t, i == 0 || !row.Time.Before(of[i-1].Time), "%s comes after %s", row.Time, of[i-1].Time)
 			}
 		}
 		if rows+r.WithoutTemperature+r.WithoutHumidity != r.Total || len(r.Nodes) != len(r.Rows) {

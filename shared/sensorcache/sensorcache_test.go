@@ -135,9 +135,8 @@ func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 		must.Equal(t, "limit", 30.0, limit(t, r))
 		s.set(limited(40))
 		time.Sleep(sensorcache.MaxAge - time.Nanosecond)
-		if got, calls := limit(t, r), s.called(); got != 30 || calls != 1 {
-			t.Errorf("limit %g after %d queries, want 30 after 1: cached", got, calls)
-		}
+		got, calls := limit(t, r), s.called()
+		must.Hold(t, got == 30 && calls == 1, "limit %g after %d queries, want 30 after 1: cached", got, calls)
 		time.Sleep(time.Nanosecond)
 		must.Equal(t, fmt.Sprintf("limit after %v", sensorcache.MaxAge), 40.0, limit(t, r))
 	})
@@ -155,17 +154,14 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale - time.Second)
 		must.Equal(t, "limit", 30.0, limit(t, r))
-		if _, err := r.Status(t.Context(), open("never asked")); !errors.Is(err, away) {
-			t.Errorf("a node that was never known: %v", err)
-		}
+		must.Fail(t, "a node that was never known", must.Err(r.Status(t.Context(), open("never asked"))), away)
 		s.fail(nil)
 		s.set(limited(40))
 		must.Equal(t, "limit once the database is back", 40.0, limit(t, r))
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale + time.Second)
-		if node, err := r.Status(t.Context(), open("n")); !errors.Is(err, away) {
-			t.Errorf("an answer older than %v: %+v, %v", sensorcache.MaxStale, node, err)
-		}
+		node, err := r.Status(t.Context(), open("n"))
+		must.Hold(t, errors.Is(err, away), "an answer older than %v: %+v, %v", sensorcache.MaxStale, node, err)
 	})
 }
 
@@ -182,9 +178,8 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 		for range 3 {
 			start := time.Now()
 			must.Equal(t, "limit", 30.0, limit(t, r))
-			if waited := time.Since(start); waited > sensorcache.RefreshTimeout {
-				t.Errorf("waited %v", waited)
-			}
+			waited := time.Since(start)
+			must.Hold(t, waited <= sensorcache.RefreshTimeout, "waited %v", waited)
 		}
 		time.Sleep(time.Minute) // the queries that nobody waits for any more end
 	})
@@ -199,13 +194,11 @@ func TestOnlyOwnedNodesAreCached(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 				t.Helper()
 				s.set(before)
-				if node, err := r.Status(t.Context(), open("n")); err != nil || node.Owned || node.Deleted != before.Deleted {
-					t.Errorf("before: %+v, %v", node, err)
-				}
+				node, err := r.Status(t.Context(), open("n"))
+				must.Hold(t, err == nil && !node.Owned && node.Deleted == before.Deleted, "before: %+v, %v", node, err)
 				s.set(pipeline.SensorStatus{Owned: true})
-				if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned || node.Thresholds != nil {
-					t.Errorf("just created: %+v, %v", node, err)
-				}
+				node, err = r.Status(t.Context(), open("n"))
+				must.Hold(t, err == nil && node.Owned && node.Thresholds == nil, "just created: %+v, %v", node, err)
 			})
 		})
 	}
@@ -220,7 +213,6 @@ func (broken) SensorStatuses(context.Context, []reading.Node) (map[reading.Node]
 
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := sensorcache.New(broken{}, coalesce.Wait{}, time.Now).Status(t.Context(), open("n")); !push.Refused(err) {
-		t.Errorf("%v", err)
-	}
+	_, err := sensorcache.New(broken{}, coalesce.Wait{}, time.Now).Status(t.Context(), open("n"))
+	must.Hold(t, push.Refused(err), "%v", err)
 }

@@ -446,9 +446,8 @@ func TestActWhileReadingsCome(t *testing.T) {
 	each := func(do func(round int) error) {
 		busy.Go(func() {
 			for round := range rounds {
-				if err := do(round); err != nil && !errors.Is(err, incidents.ErrNobodyHasIt) {
-					t.Error(err)
-				}
+				err := do(round)
+				must.Hold(t, err == nil || errors.Is(err, incidents.ErrNobodyHasIt), "%v", err)
 			}
 		})
 	}

@@ -190,9 +190,7 @@ func TestRateHasTurned(t *testing.T) {
 	for k, temperature := range []float64{51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 59, 58, 57.5, 57} {
 		db.ingested(t, judged("n1", 60*k, temperature))
 		rate := db.only(t, 60*k+5).Now.Rate
-		if k > 1 && k != 10 && (*rate > 0) != (k < 10) {
-			t.Errorf("after %d minutes: %g", k, *rate)
-		}
+		must.Hold(t, k <= 1 || k == 10 || (*rate > 0) == (k < 10), "after %d minutes: %g", k, *rate)
 	}
 }
 
@@ -203,9 +201,8 @@ func TestRateOfWhatStays(t *testing.T) {
 	for k := range 20 {
 		temperature := min(51+2*float64(k), 61) + 0.05*float64(k%2)
 		db.ingested(t, judged("n1", 30*k, temperature))
-		if rate := db.only(t, 30*k+5).Now.Rate; k > 11 && math.Abs(*rate) > 0.049 {
-			t.Errorf("after %d readings: %g", k, *rate)
-		}
+		rate := db.only(t, 30*k+5).Now.Rate
+		must.Hold(t, k <= 11 || math.Abs(*rate) <= 0.049, "after %d readings: %g", k, *rate)
 	}
 }
 

@@ -241,9 +241,8 @@ func TestCreate(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		made = append(made, r.Method+" "+r.URL.Path)
 		var resource map[string]any
-		if err := json.NewDecoder(r.Body).Decode(&resource); err != nil {
-			t.Error(err)
-		}
+		err := json.NewDecoder(r.Body).Decode(&resource)
+		must.Hold(t, err == nil, "%v", err)
 		if reference, ok := resource["tableReference"].(map[string]any); ok && reference["tableId"] == "readings" {
 			table = resource
 		}

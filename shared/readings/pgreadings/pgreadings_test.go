@@ -307,9 +307,8 @@ func TestChartsDoNotReadTheArchive(t *testing.T) {
 	stats := must.Get(store.Stats(t.Context(), node, now, []time.Time{now.Add(-2 * time.Hour), now.Add(-30 * day)}))(t)
 	must.Hold(t, stats[0].Count == 1 && stats[1].Count == 1, "%v", stats)
 	must.Equal(t, "queries of the archive", 0, all.queries)
-	if _, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300); err != nil || all.queries != 1 {
-		t.Errorf("a day of last month: %d queries, %v; want 1", all.queries, err)
-	}
+	_, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300)
+	must.Hold(t, err == nil && all.queries == 1, "a day of last month: %d queries, %v; want 1", all.queries, err)
 }
 
 // TestHourlyPartsOfADay: a short range of the past has its own parts, even if they are an hour long.
@@ -401,9 +400,8 @@ func TestLateHoursOfYears(t *testing.T) {
 			}
 			add(t, store, rows...)
 			now = now.AddDate(0, 0, 12)
-			if err := store.Maintain(t.Context()); (err != nil) != c.fails {
-				t.Error(err)
-			}
+			err := store.Maintain(t.Context())
+			must.Hold(t, (err != nil) == c.fails, "%v", err)
 			var marks, hours, raw int
 			must.Do(t, pool.QueryRow(t.Context(), `
 				SELECT (SELECT count(*) FROM sensor_data.marked_hours), (SELECT count(*) FROM sensor_data.hours), (SELECT count(*) FROM sensor_data.readings)`).Scan(&marks, &hours, &raw))
