@@ -241,9 +241,7 @@ func observing(tb testing.TB) func() {
 	}
 	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{probability: 1e-9}}, detect.Questions, s.clock, logging.Discard())
 	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
-	return func() {
-		must.Get(p.Observe(tb.Context(), d, sensor))(tb)
-	}
+	return func() { must.Get(p.Observe(tb.Context(), d, sensor))(tb) }
 }
 
 // FuzzMixedReadings takes values out of a node's readings, by two bits for each: whatever is

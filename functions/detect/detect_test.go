@@ -78,9 +78,7 @@ func (j *fakeJudge) JudgeDrill(_ context.Context, m incidents.DrillMessage) (boo
 
 func (j *fakeJudge) SettleAll(context.Context, time.Time) error { return nil }
 
-func (j *fakeJudge) Unjudged(context.Context) ([]incidents.Judged, error) {
-	return j.unjudged, nil
-}
+func (j *fakeJudge) Unjudged(context.Context) ([]incidents.Judged, error) { return j.unjudged, nil }
 
 type fakeObserver struct {
 	mu    sync.Mutex

@@ -141,9 +141,7 @@ func TestEachHourHasItsRhythm(t *testing.T) {
 func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	t.Parallel()
 	past := fleet(12, 200)
-	encode := func(past []anomaly.NodeHours) []byte {
-		return must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
-	}
+	encode := func(past []anomaly.NodeHours) []byte { return must.Get(anomaly.Calibrate(past).MarshalBinary())(t) }
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.
 	got := fmt.Sprintf("%x", sha256.Sum256(first))

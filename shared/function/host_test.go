@@ -54,9 +54,7 @@ func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 	must.Equal(t, "opened before any message", int64(0), opened.Load())
 	var posts sync.WaitGroup
 	for range 20 {
-		posts.Go(func() {
-			must.Equal(t, "answered", http.StatusNoContent, post(t, server.URL))
-		})
+		posts.Go(func() { must.Equal(t, "answered", http.StatusNoContent, post(t, server.URL)) })
 	}
 	posts.Wait()
 	must.Equal(t, "openings", int64(1), opened.Load())

@@ -79,9 +79,7 @@ func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 func TestHandlerAnswers(t *testing.T) {
 	t.Parallel()
 	body := encode(t, example())
-	fails := func(err error) push.HandleFunc {
-		return func(context.Context, push.Message) error { return err }
-	}
+	fails := func(err error) push.HandleFunc { return func(context.Context, push.Message) error { return err } }
 	panics := func(context.Context, push.Message) error { panic("nil map") }
 	malformed := push.Permanent(push.ReasonMalformed, errors.New("humidity 140"))
 	spaces := func(n int) []byte { return bytes.Repeat([]byte(" "), n) }

@@ -132,9 +132,7 @@ func BenchmarkNodeStates(b *testing.B) {
 				must.Do(b, db.pool.QueryRow(b.Context(), sql).Scan(&value))
 				return value
 			}
-			execute := func(sql string) {
-				must.Get(db.pool.Exec(b.Context(), sql))(b)
-			}
+			execute := func(sql string) { must.Get(db.pool.Exec(b.Context(), sql))(b) }
 			at, kept := instant(), 0
 			round := func() {
 				at = at.Add(30 * time.Second)

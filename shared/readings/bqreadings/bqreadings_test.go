@@ -278,9 +278,7 @@ func TestCreate(t *testing.T) {
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func billed() MaxBytes {
-	return MaxBytes{Chart: 12 << 20, Export: 13 << 20, Training: 14 << 20}
-}
+func billed() MaxBytes { return MaxBytes{Chart: 12 << 20, Export: 13 << 20, Training: 14 << 20} }
 
 func openQueries(t *testing.T, server *bqtest.QueryServer) *Store {
 	t.Helper()

@@ -84,9 +84,7 @@ func signed(r reading.Reading, channel reading.Channel) reading.Reading {
 }
 
 // open is a node all of whose readings in the open channel are visible.
-func open(id string) readings.NodeRef {
-	return readings.NodeRef{ID: id, Visible: []reading.Span{{}}}
-}
+func open(id string) readings.NodeRef { return readings.NodeRef{ID: id, Visible: []reading.Span{{}}} }
 
 func add(t *testing.T, store *pgreadings.Store, rows ...reading.Reading) {
 	t.Helper()

@@ -136,9 +136,7 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 		slices.Reverse(reversed)
 		var group sync.WaitGroup
 		for _, order := range [][]reading.Reading{rows, reversed, rows, reversed} {
-			group.Go(func() {
-				must.Fail(t, "append", store.Append(t.Context(), order), nil)
-			})
+			group.Go(func() { must.Fail(t, "append", store.Append(t.Context(), order), nil) })
 		}
 		group.Wait()
 	}
