@@ -2,6 +2,7 @@ package cloudsql_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -106,12 +107,8 @@ func TestConfig(t *testing.T) {
 		"nothing":               {nil, "DATABASE_URL"},
 		"no connections":        {[]string{"DATABASE_URL=postgres://x", "DB_MAX_CONNS=0"}, "DB_MAX_CONNS"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := config.Load[cloudsql.Config](c.environ)
-			if (err != nil) != (c.wantError != "") || (err != nil && !strings.Contains(err.Error(), c.wantError)) {
-				t.Errorf("got %v, want an error about %q", err, c.wantError)
-			}
-		})
+		_, err := config.Load[cloudsql.Config](c.environ)
+		must.Equal(t, fmt.Sprintf("%s is refused: %v", name, err), c.wantError != "", err != nil)
+		must.Contain(t, name, fmt.Sprint(err), c.wantError)
 	}
 }

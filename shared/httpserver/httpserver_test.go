@@ -77,14 +77,9 @@ func TestMux(t *testing.T) {
 		{"GET", "/rooms/%2e%2e", 404, "our 404", ""},
 		{"POST", "/rooms/.", 404, "our 404", ""},
 	} {
-		t.Run(test.method+" "+test.target, func(t *testing.T) {
-			t.Parallel()
-			recorder := httptest.NewRecorder()
-			mux.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), test.method, test.target, nil))
-			if recorder.Code != test.status || recorder.Body.String() != test.body || recorder.Header().Get("Allow") != test.allow {
-				t.Errorf("%d %q, Allow %q; want %d %q, %q",
-					recorder.Code, recorder.Body, recorder.Header().Get("Allow"), test.status, test.body, test.allow)
-			}
-		})
+		recorder := httptest.NewRecorder()
+		mux.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), test.method, test.target, nil))
+		want, got := []any{test.status, test.body, test.allow}, []any{recorder.Code, recorder.Body.String(), recorder.Header().Get("Allow")}
+		must.Equal(t, test.method+" "+test.target, want, got)
 	}
 }

@@ -129,17 +129,11 @@ func TestOrigin(t *testing.T) {
 		"open, no reading":              {message: push.Message{Data: []byte(`{}`)}, permanent: true},
 		"signature without its gateway": {message: push.Message{Data: []byte(`{}`), Attributes: map[string]string{wire.SignatureAttribute: "x"}}, permanent: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := origin.New(enrolled(), time.Now, origin.Options{RequireEnrolled: c.require})
-			data, source, err := v.Data(t.Context(), c.message)
-			if push.IsPermanent(err) != c.permanent || (err != nil) != c.permanent {
-				t.Fatal(err)
-			}
-			if r := data.Reading; source != c.want || !r.Time.Equal(c.wantTime) || r.Channel != c.want.Channel {
-				t.Errorf("%+v from %+v", r, source)
-			}
-		})
+		v := origin.New(enrolled(), time.Now, origin.Options{RequireEnrolled: c.require})
+		data, source, err := v.Data(t.Context(), c.message)
+		r := data.Reading
+		must.Hold(t, push.IsPermanent(err) == c.permanent && (err != nil) == c.permanent, "%s: %v", name, err)
+		must.Hold(t, source == c.want && r.Time.Equal(c.wantTime) && r.Channel == c.want.Channel, "%s: %+v from %+v", name, r, source)
 	}
 }
 

@@ -112,21 +112,18 @@ func TestHandlerAnswers(t *testing.T) {
 		"time of nowhere":       {message(`"data":"e30=","publishTime":"yesterday"`), nil, http.StatusBadRequest, noPush},
 		"attempt beyond int":    {[]byte(`{"message":{"messageId":"1"},"deliveryAttempt":1e30}`), nil, http.StatusBadRequest, noPush},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			step := c.step
-			if step == nil {
-				step = func(context.Context, push.Message) error {
-					t.Error("the step was called")
-					return nil
-				}
+		step := c.step
+		if step == nil {
+			step = func(context.Context, push.Message) error {
+				t.Errorf("%s: the step was called", name)
+				return nil
 			}
-			status, logged := post(t, push.Config{DeadLetter: &deadLetters{}}, http.MethodPost, c.body, step)
-			must.Equal(t, "answered", c.want, status)
-			must.Contain(t, "the log", logged, c.logged)
-			must.Equal(t, "lines of the log", min(len(c.logged), 1), strings.Count(logged, "\n"))
-			must.Hold(t, len(logged) <= 2000 || c.step != nil, "%d bytes in the log", len(logged))
-		})
+		}
+		status, logged := post(t, push.Config{DeadLetter: &deadLetters{}}, http.MethodPost, c.body, step)
+		must.Equal(t, name+" is answered", c.want, status)
+		must.Contain(t, name+": the log", logged, c.logged)
+		must.Equal(t, name+": lines of the log", min(len(c.logged), 1), strings.Count(logged, "\n"))
+		must.Hold(t, len(logged) <= 2000 || c.step != nil, "%s: %d bytes in the log", name, len(logged))
 	}
 	status, _ := post(t, push.Config{}, http.MethodGet, nil, fails(nil))
 	must.Equal(t, "GET", http.StatusMethodNotAllowed, status)

@@ -187,19 +187,15 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 
 func TestOnlyOwnedNodesAreCached(t *testing.T) {
 	t.Parallel()
-	tests := map[string]pipeline.SensorStatus{"nobody's": {}, "deleted": {Deleted: true}}
-	for name, before := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
-				t.Helper()
-				s.set(before)
-				node, err := r.Status(t.Context(), open("n"))
-				must.Hold(t, err == nil && !node.Owned && node.Deleted == before.Deleted, "before: %+v, %v", node, err)
-				s.set(pipeline.SensorStatus{Owned: true})
-				node, err = r.Status(t.Context(), open("n"))
-				must.Hold(t, err == nil && node.Owned && node.Thresholds == nil, "just created: %+v, %v", node, err)
-			})
+	for _, before := range []pipeline.SensorStatus{{}, {Deleted: true}} {
+		inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
+			t.Helper()
+			s.set(before)
+			node, err := r.Status(t.Context(), open("n"))
+			must.Hold(t, err == nil && !node.Owned && node.Deleted == before.Deleted, "before: %+v, %v", node, err)
+			s.set(pipeline.SensorStatus{Owned: true})
+			node, err = r.Status(t.Context(), open("n"))
+			must.Hold(t, err == nil && node.Owned && node.Thresholds == nil, "created after %+v: %+v, %v", before, node, err)
 		})
 	}
 }

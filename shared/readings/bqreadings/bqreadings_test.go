@@ -476,33 +476,30 @@ func TestStatements(t *testing.T) {
 	t.Parallel()
 	must.Equal(t, "statements that are tested", len(must.Get(statements.ReadDir("sql"))(t)), len(parameters()))
 	for name, want := range parameters() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			text := statementText(t, name)
-			must.Hold(t, !strings.Contains(text, "{{") && strings.Contains(text, "`project.dataset.table"),
-				"table not put in: %s", text)
-			must.Hold(t, strings.HasPrefix(text, "-- ") && strings.Contains(text, "-- Scans "),
-				"no comment on what it scans")
-			query := must.Get(memefish.ParseQuery(name+".sql", text))(t)
-			var got []string
-			bounds := map[ast.BinaryOp]bool{}
-			for node := range ast.Preorder(query) {
-				switch n := node.(type) {
-				case *ast.Param:
-					got = append(got, n.Name)
-				case *ast.Star, *ast.DotStar:
-					t.Errorf("selects all columns at %d", n.Pos())
-				case *ast.BinaryExpr:
-					if _, ok := n.Right.(*ast.Param); ok && column(n.Left) == "timestamp" {
-						bounds[n.Op] = true
-					}
+		text := statementText(t, name)
+		must.Hold(t, !strings.Contains(text, "{{") && strings.Contains(text, "`project.dataset.table"),
+			"%s: table not put in: %s", name, text)
+		must.Hold(t, strings.HasPrefix(text, "-- ") && strings.Contains(text, "-- Scans "),
+			"%s: no comment on what it scans", name)
+		query := must.Get(memefish.ParseQuery(name+".sql", text))(t)
+		var got []string
+		bounds := map[ast.BinaryOp]bool{}
+		for node := range ast.Preorder(query) {
+			switch n := node.(type) {
+			case *ast.Param:
+				got = append(got, n.Name)
+			case *ast.Star, *ast.DotStar:
+				t.Errorf("%s selects all columns at %d", name, n.Pos())
+			case *ast.BinaryExpr:
+				if _, ok := n.Right.(*ast.Param); ok && column(n.Left) == "timestamp" {
+					bounds[n.Op] = true
 				}
 			}
-			slices.Sort(got)
-			must.Equal(t, "parameters", want, slices.Compact(got))
-			must.Hold(t, bounds[ast.OpGreaterEqual] && bounds[ast.OpLess],
-				"partition column not bounded at both ends: %v", bounds)
-		})
+		}
+		slices.Sort(got)
+		must.Equal(t, name+": parameters", want, slices.Compact(got))
+		must.Hold(t, bounds[ast.OpGreaterEqual] && bounds[ast.OpLess],
+			"%s: partition column not bounded at both ends: %v", name, bounds)
 	}
 }
 
