@@ -447,9 +447,8 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		s.err = nil
 		s.now = s.now.Add(detect.RoomTTL)
 		f.Find(t.Context(), s.data("n003", 50), sensorInRoom(false), c, false)
-		if len(s.learned) != i+1 || s.learned[i].JudgedBy != by || s.learned[i].ID != "n003" {
-			t.Fatalf("learned %+v, want %s", s.learned, by)
-		}
+		must.Hold(t, len(s.learned) == i+1 && s.learned[i].JudgedBy == by && s.learned[i].ID == "n003",
+			"learned %+v, want %s", s.learned, by)
 		s.now = s.now.Add(detect.RoomTTL)
 	}
 	// One without, as after the start of its gateway, changes nothing.

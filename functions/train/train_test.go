@@ -393,9 +393,7 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 		p.now = p.now.Add(24 * time.Hour) // after which the readings are of days that have ended
 		p.refresh()
 		names, err := p.bucket.List(t.Context(), p.customer)
-		if err != nil || len(names) < 2+1+28 {
-			t.Fatalf("%v, %v", names, err)
-		}
+		must.Hold(t, err == nil && len(names) >= 2+1+28, "%v, %v", names, err)
 		for _, name := range names {
 			all = append(all, p.artifact(name))
 		}
@@ -432,9 +430,8 @@ func TestAnotherHoldersReadingsAreInNoWindow(t *testing.T) {
 		t.Errorf("%+v, %+v", run, m)
 	}
 	for _, at := range read {
-		if at.Before(first) || !at.Before(until) && at.Before(second) {
-			t.Fatalf("a reading of %v is in a window; the holds are %v to %v, and from %v", at, first, until, second)
-		}
+		must.Hold(t, !at.Before(first) && (at.Before(until) || !at.Before(second)),
+			"a reading of %v is in a window; the holds are %v to %v, and from %v", at, first, until, second)
 	}
 }
 
@@ -512,9 +509,8 @@ func TestOlderVerdictsAreBounded(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
 	p := newFixture(t, 2200)
-	if n := p.judge(); n <= 250 {
-		t.Fatalf("%d verdicts", n)
-	}
+	n := p.judge()
+	must.Hold(t, n > 250, "%d verdicts", n)
 	p.exec(`UPDATE prediction_feedback SET used_in_training = true`)
 	run, m := p.ended(p.begin())
 	must.Hold(t, m.Anomaly.Held == 200 && *run.ValidatedDataCount == 0, "measured on %d: %+v", m.Anomaly.Held, run)

@@ -18,9 +18,7 @@ func TestEveryByte(t *testing.T) {
 	t.Parallel()
 	whole := artifact.Seal(prefix, []byte("content"))
 	r, err := artifact.Open(prefix, whole)
-	if err != nil || string(r.Bytes(7)) != "content" || r.End() != nil {
-		t.Fatalf("read back: %v", err)
-	}
+	must.Hold(t, err == nil && string(r.Bytes(7)) == "content" && r.End() == nil, "read back: %v", err)
 	refused := func(name string, prefix string, b []byte) {
 		t.Helper()
 		must.Fail(t, name, must.Err(artifact.Open(prefix, b)), artifact.ErrUnusable)

@@ -24,10 +24,8 @@ func TestRunFinishesRequests(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stop()
-		if _, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", listener.Addr().String()); err == nil {
-			for err == nil { // until the listener is closed
-				_, err = (&net.Dialer{}).DialContext(r.Context(), "tcp", listener.Addr().String())
-			}
+		for err := error(nil); err == nil; { // until the listener is closed
+			_, err = (&net.Dialer{}).DialContext(r.Context(), "tcp", listener.Addr().String())
 		}
 		_, _ = io.WriteString(w, "answered")
 	})

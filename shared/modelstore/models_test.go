@@ -73,15 +73,12 @@ func TestPublishAndUseOlder(t *testing.T) {
 	must.Equal(t, "published", "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z", first.Version())
 	// A run whose detector did not pass publishes a forecaster alone.
 	_, f := trained(t, 0, noon().Add(time.Hour))
-	second, err := s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour))
-	if err != nil || second.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z" {
-		t.Fatalf("published %s, %v", second.Version(), err)
-	}
-	names, err := s.List(t.Context(), 17)
+	second := must.Get(s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour)))(t)
+	must.Equal(t, "published", "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z", second.Version())
 	want := []string{"anomaly_v20260301T120000Z", "forecasting_v20260301T120000Z", "forecasting_v20260301T130000Z"}
-	must.Hold(t, err == nil && slices.Equal(names, want), "listed %v, %v", names, err)
-	back, err := s.Use(t.Context(), 17, "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour))
-	must.Hold(t, err == nil && back.Version() == first.Version(), "back at %s, %v", back.Version(), err)
+	must.Equal(t, "listed", want, must.Get(s.List(t.Context(), 17))(t))
+	back := must.Get(s.Use(t.Context(), 17, "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour)))(t)
+	must.Equal(t, "back at", first.Version(), back.Version())
 	none := must.Err(s.Use(t.Context(), 17, "anomaly_v20200101T000000Z", "", noon()))
 	must.Fail(t, "using what there is not", none, modelstore.ErrNoArtifact)
 	pair, _, err := s.Load(t.Context(), 17, back)
@@ -100,10 +97,7 @@ func TestGenerationsOfOneSecond(t *testing.T) {
 	var live modelstore.Manifest
 	for _, run := range []int64{0, 9, 10, 100} {
 		d, _ := trained(t, run, noon())
-		var err error
-		if live, err = s.Publish(t.Context(), 17, live, d, nil, noon()); err != nil {
-			t.Fatal(err)
-		}
+		live = must.Get(s.Publish(t.Context(), 17, live, d, nil, noon()))(t)
 	}
 	want := []string{old, old + "_000009", old + "_000010", old + "_000100"}
 	must.Equal(t, "listed", want, must.Get(s.List(t.Context(), 17))(t))

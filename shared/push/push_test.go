@@ -410,9 +410,7 @@ func FuzzDecodeDeadLetter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if dead.Function == "" || len(dead.Message.Attributes) != 1 {
-			t.Fatalf("accepted %v as %+v", attributes, dead)
-		}
+		must.Hold(t, dead.Function != "" && len(dead.Message.Attributes) == 1, "accepted %v as %+v", attributes, dead)
 		body, err := push.Encode(dead.Message)
 		if err != nil {
 			return // a year that RFC 3339 cannot write

@@ -312,9 +312,7 @@ func TestDamagedWindowIsDropped(t *testing.T) {
 	begin := strings.Index(encoded, `"recent":"`) + len(`"recent":"`)
 	for end := begin; end < len(encoded)-6; end += 4 { // whole groups of base64, but for the last
 		got := must.Get(wire.DecodeData([]byte(encoded[:end]+`"}`), d.Reading.Time))(t)
-		if !got.Reading.Equal(d.Reading) || got.Recent.Len() > 0 {
-			t.Fatalf("%d characters became %+v", end-begin, got)
-		}
+		must.Hold(t, got.Reading.Equal(d.Reading) && got.Recent.Len() == 0, "%d characters became %+v", end-begin, got)
 	}
 }
 
@@ -334,9 +332,7 @@ func FuzzDecodeWindow(f *testing.F) {
 			return // ages of weeks, which a message may claim
 		}
 		got := must.Get(wire.DecodeData(again, published))(t)
-		if got.Recent.Len() != w.Len() {
-			t.Fatalf("%d readings became %d", w.Len(), got.Recent.Len())
-		}
+		must.Hold(t, got.Recent.Len() == w.Len(), "%d readings became %d", w.Len(), got.Recent.Len())
 	})
 }
 
@@ -488,16 +484,13 @@ func FuzzSignedData(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if origin.Age.Known && strconv.FormatInt(origin.Age.Duration.Milliseconds(), 10) != age {
-			t.Fatalf("age %q was read as %v", age, origin.Age.Duration)
-		}
+		must.Hold(t, !origin.Age.Known || strconv.FormatInt(origin.Age.Duration.Milliseconds(), 10) == age,
+			"age %q was read as %v", age, origin.Age.Duration)
 		decoded, err := wire.DecodeData(data, published)
 		if err != nil || !origin.Signed() || !origin.Verify(public(key(1)), decoded.Reading.Time, data) {
 			return
 		}
-		if !maps.Equal(attributes, good) {
-			t.Fatalf("verified %v", attributes)
-		}
+		must.Hold(t, maps.Equal(attributes, good), "verified %v", attributes)
 	})
 }
 
