@@ -66,20 +66,26 @@ func TestZone(t *testing.T) {
 	}
 }
 
-func TestOnce(t *testing.T) {
+// TestOneOccurrence is of a window without weekdays, and of one that recurs, does not begin with a second and ends
+// with its first occurrence.
+func TestOneOccurrence(t *testing.T) {
 	t.Parallel()
-	start := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
-	w := maintenance.Window{Start: start, Duration: time.Hour}
-	for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
-		if _, end, inside := w.At(start.Add(offset)); inside != want || !end.Equal(start.Add(time.Hour)) {
-			t.Errorf("%s after its start: %v, ends %s", offset, inside, end)
+	friday := time.Date(2026, 11, 20, 22, 0, 0, 500_000_000, in(t, "Europe/Zurich"))
+	for _, w := range []maintenance.Window{
+		{Start: time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC), Duration: time.Hour},
+		{Start: friday, Duration: time.Hour, Weekdays: []time.Weekday{time.Friday}, Until: friday.Add(time.Hour)},
+	} {
+		must.Equal(t, "faults", 0, len(w.Validate()))
+		for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
+			_, end, inside := w.At(w.Start.Add(offset))
+			must.Hold(t, inside == want && (end.Equal(w.Start.Add(time.Hour)) || !inside && w.Weekdays != nil),
+				"%s after its start: %v, ends %s", offset, inside, end)
 		}
+		next, end, ok := w.Next(w.Start)
+		must.Hold(t, ok && next.Equal(w.Start) && end.Equal(w.Start.Add(time.Hour)), "next from its start: %s, %s, %v", next, end, ok)
+		_, _, ok = w.Next(w.Start.Add(1))
+		must.Hold(t, !ok, "%+v happens again", w)
 	}
-	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {
-		t.Errorf("next from its start: %s, %s, %v", next, end, ok)
-	}
-	_, _, ok := w.Next(start.Add(1))
-	must.Hold(t, !ok, "it happens once")
 }
 
 // TestWeekly is a window each Saturday and Sunday from 23:00 to 02:00 in Berlin, over
@@ -178,20 +184,4 @@ func TestLongestWindow(t *testing.T) {
 	}
 	next, _, ok := w.Next(start.Add(time.Minute).UTC())
 	must.Hold(t, ok && next.Equal(start.AddDate(0, 0, 7)), "next %s", next)
-}
-
-// TestFractionalStart is a window that recurs and does not begin with a second: its first
-// occurrence is one.
-func TestFractionalStart(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2026, 11, 20, 22, 0, 0, 500_000_000, in(t, "Europe/Zurich")) // a Friday
-	w := maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{time.Friday}, Until: start.Add(time.Hour)}
-	must.Equal(t, "faults", 0, len(w.Validate()))
-	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {
-		t.Errorf("next from its start: %s to %s, %v", next, end, ok)
-	}
-	for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
-		_, _, inside := w.At(start.Add(offset))
-		must.Hold(t, inside == want, "%s after its start: %v", offset, inside)
-	}
 }
