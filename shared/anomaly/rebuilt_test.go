@@ -27,21 +27,27 @@ func q(sorted []float64, p float64) float64 {
 
 func sorted(values []float64) []float64 { return slices.Sorted(slices.Values(values)) }
 
-// rebuiltTail returns -log10 P of the document for pooled numbers.
-func rebuiltTail(pooled []float64) func(z float64) float64 {
-	all := sorted(pooled)
-	shares := []float64{.5, .4, .3, .2, .15, .1, .08, .06, .05, .04, .03, .02}
+var shares = [12]float64{.5, .4, .3, .2, .15, .1, .08, .06, .05, .04, .03, .02}
+
+// excessOf is the mean excess of sorted numbers over their .98 quantile, the largest censored.
+func excessOf(all []float64) float64 {
 	u, cut := q(all, .98), q(all, 1-.02/8)
 	sum, uncensored := 0.0, 0.0
 	for _, z := range all {
-		if z > u {
+		if z > u+1e-9 {
 			sum += min(z, cut) - u
-			if z <= cut {
+			if z <= cut+1e-9 {
 				uncensored++
 			}
 		}
 	}
-	excess := max(.1, sum/uncensored)
+	return max(.1, sum/uncensored)
+}
+
+// rebuiltTail returns -log10 P of the document for pooled numbers.
+func rebuiltTail(pooled []float64) func(z float64) float64 {
+	all := sorted(pooled)
+	u, excess := q(all, .98), excessOf(all)
 	return func(z float64) float64 {
 		if z >= u {
 			return -math.Log10(.02) + (z-u)/excess/math.Ln10
