@@ -94,11 +94,9 @@ func TestPredictions(t *testing.T) {
 	for _, m := range messages {
 		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
-	if !slices.ContainsFunc(kept.all, func(n learning.NewPrediction) bool {
+	must.Hold(t, slices.ContainsFunc(kept.all, func(n learning.NewPrediction) bool {
 		return n.AnomalyPredicted && n.MessageID == of[len(of)-5].MessageID
-	}) {
-		t.Error("nine degrees in half a minute are no anomaly")
-	}
+	}), "nine degrees in half a minute are no anomaly")
 	for _, n := range kept.all {
 		must.Hold(t, n.Score != nil && n.ModelVersion == live.pair.Manifest.Version(), "%+v", n)
 	}
@@ -132,9 +130,8 @@ func TestPredictions(t *testing.T) {
 	for _, m := range messages {
 		must.Get(q.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
-	if drawn := len(third.all); drawn < len(kept.all)/20 || drawn > len(kept.all)/5 {
-		t.Errorf("with a probability of 0.1 %d of %d predictions are offered", drawn, len(kept.all))
-	}
+	must.Hold(t, len(third.all) >= len(kept.all)/20 && len(third.all) <= len(kept.all)/5,
+		"with a probability of 0.1 %d of %d predictions are offered", len(third.all), len(kept.all))
 }
 
 func TestDenseSeriesAreForecast(t *testing.T) {

@@ -279,9 +279,8 @@ func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 		!strings.Contains(m.Anomaly.Reason, "the live detector stays") || !strings.Contains(m.Forecasting.Reason, "the live forecaster stays") {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	if after := p.live(); after != live || *run.ModelVersion != live.Version() {
-		t.Errorf("in use is %+v, before was %+v, the run says %s", after, live, *run.ModelVersion)
-	}
+	must.Equal(t, "in use", live, p.live())
+	must.Equal(t, "the run says", live.Version(), *run.ModelVersion)
 }
 
 // TestFailures shows contract 7.10 for a run with too few readings.
