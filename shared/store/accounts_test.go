@@ -531,10 +531,9 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 	must.Equal(t, "memories stayed", 0, db.count(t, `SELECT count(*) FROM rule_memory WHERE channel = 0`, nil))
 	judge(db.anna, start.Add(2*time.Second), 20)
 	must.Equal(t, "lasts", false, one(t, "excursions", db.excursions(t, db.anna, incidents.ExcursionQuery{})).Lasting)
-	if n := db.count(t, `SELECT count(*) FROM audit_log WHERE customer_id = @anna AND actor = 'gateway:gw-a' AND operation = 'signSensor' AND subject = 'sensor:n1'`,
-		pgx.NamedArgs{"anna": db.anna}); n != 1 {
-		t.Errorf("%d audit entries", n)
-	}
+	must.Equal(t, "audit entries", 1, db.count(t, `
+		SELECT count(*) FROM audit_log
+		WHERE customer_id = @anna AND actor = 'gateway:gw-a' AND operation = 'signSensor' AND subject = 'sensor:n1'`, pgx.NamedArgs{"anna": db.anna}))
 }
 
 // TestSensorIsSetBackByHand: a signed sensor listens to the open channel again from then
