@@ -368,6 +368,15 @@ func weeks(days int, level func(day, hour int) float64, rise float32) (air []ano
 	return air
 }
 
+// eachDay lets the air rise by so much in one hour of each day.
+func eachDay(air []anomaly.Climate, hour int, rise [4]float32) {
+	for i := range air {
+		if air[i].Start.Hour() == hour {
+			air[i].Rise = rise
+		}
+	}
+}
+
 func calm(int, int) float64 { return 22 }
 
 func roomOf(air []anomaly.Climate) *anomaly.Calibration {
@@ -479,21 +488,13 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 // A cooling that fails each night is told the third time, and the tenth, as the first.
 func TestNightlyFailureIsNotLearned(t *testing.T) {
 	t.Parallel()
-	air := weeks(28, calm, 0.4)
-	for i := range air[15*24:] {
-		if c := &air[15*24+i]; c.Start.Hour() == 2 {
-			c.Rise = [4]float32{1, 2, 4, 6}
-		}
-	}
 	night := anomaly.Moves{Change: [4]float32{1, 2, 4, 6}, Level: 22}
+	air := weeks(28, calm, 0.4)
+	eachDay(air[15*24:], 2, night.Change)
 	at := noon().Add(14 * time.Hour)
 	told, _ := roomOf(air).Cooling("n", "r", at, night, night, 4)
 	must.Equal(t, "after thirteen nights", "cooling", told.Cause)
-	for i := range air { // as at a site that always did so
-		if c := &air[i]; c.Start.Hour() == 2 {
-			c.Rise = [4]float32{1, 2, 4, 6}
-		}
-	}
+	eachDay(air, 2, night.Change) // as at a site that always did so
 	told, _ = roomOf(air).Cooling("n", "r", at, night, night, 4)
 	must.Equal(t, "what it always did", "", told.Reason)
 }
@@ -533,11 +534,7 @@ func TestWhatIsLearned(t *testing.T) {
 func TestCoolingIsJudgedByTheHour(t *testing.T) {
 	t.Parallel()
 	air := weeks(28, calm, 0.3)
-	for i := range air {
-		if c := &air[i]; c.Start.Hour() == 7 {
-			c.Rise = [4]float32{5, 5, 5, 5}
-		}
-	}
+	eachDay(air, 7, [4]float32{5, 5, 5, 5})
 	c, alone := roomOf(air), anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: air}})
 	nobody, _ := anomaly.Together(noon(), nil)
 	for _, at := range []struct {
