@@ -359,16 +359,12 @@ func TestHoursOfAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
 	now := present()
 	store := pgreadings.New(pgtest.New(t), nil, func() time.Time { return now })
-	maintain := func() {
-		t.Helper()
-		must.Do(t, store.Maintain(t.Context()))
-	}
-	maintain()
+	must.Do(t, store.Maintain(t.Context()))
 	now = now.AddDate(0, 1, 0)
-	maintain()
+	must.Do(t, store.Maintain(t.Context()))
 	now = present()
 	add(t, store, at("n", "a", now, 20, 40))
-	maintain()
+	must.Do(t, store.Maintain(t.Context()))
 	stats := must.Get(store.Stats(t.Context(), open("n"), now.Add(time.Second), []time.Time{now.AddDate(0, 0, -30)}))(t)
 	must.Equal(t, "readings", int64(1), stats[0].Count)
 }
@@ -423,11 +419,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 	first := end.AddDate(0, 0, -12)
 	now := first
 	store := open(func() time.Time { return now })
-	maintain := func() {
-		t.Helper()
-		must.Do(t, store.Maintain(t.Context()))
-	}
-	maintain() // of an empty table
+	must.Do(t, store.Maintain(t.Context())) // of an empty table
 
 	type arrival struct {
 		reading.Reading
@@ -457,7 +449,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 			a.at = end
 		}
 		for ; now.Add(3 * time.Hour).Before(a.at); now = now.Add(3 * time.Hour) {
-			maintain()
+			must.Do(t, store.Maintain(t.Context()))
 		}
 		now = a.at
 		add(t, store, a.Reading, a.Reading)
@@ -535,8 +527,8 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 	}
 	settle := func() { // marked hours wait for others
 		now = now.Add(2 * time.Hour)
-		maintain()
-		maintain()
+		must.Do(t, store.Maintain(t.Context()))
+		must.Do(t, store.Maintain(t.Context()))
 	}
 	settle()
 	check("aggregated")
