@@ -155,9 +155,8 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 	must.Hold(t, forecasts >= 100, "%d forecasts in %d predictions", forecasts, len(kept.all))
 }
 
-// TestRulesNeedNoModel holds that what breaks a rule is recorded before there is
-// a model, and nothing else, though every normal reading is sampled: nothing has
-// scored it. Contract 7.2.
+// TestRulesNeedNoModel holds that what breaks a rule is recorded before there is a model, and nothing else, though
+// every normal reading is sampled: nothing has scored it. Contract 7.2.
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}
@@ -212,8 +211,7 @@ func TestThreeQuestionsADay(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve is what learning adds to a reading that is not worth a
-// record, which nearly all are.
+// BenchmarkObserve is what learning adds to a reading that is not worth a record, which nearly all are.
 func BenchmarkObserve(b *testing.B) {
 	observe := observing(b)
 	b.ReportAllocs()

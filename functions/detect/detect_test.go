@@ -165,9 +165,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestDetectJudges shows contract 9.10: a reading is judged, with its window, once it breaks
-// a threshold or a rule, the node's rules have memory, or it comes late. Only thresholds
-// raise alerts.
+// TestDetectJudges shows contract 9.10: a reading is judged, with its window, once it breaks a threshold or a rule, the
+// node's rules have memory, or it comes late. Only thresholds raise alerts.
 func TestDetectJudges(t *testing.T) {
 	t.Parallel()
 	dewPoint := incident.Rule{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Enabled: true}
@@ -214,9 +213,8 @@ func TestDetectJudges(t *testing.T) {
 	}
 }
 
-// TestProbeJudgesWhatWasPassedBy has the probe of each minute judge the readings that a race
-// left, and only that of the open channel. One that cannot be judged fails neither the probe
-// nor the others.
+// TestProbeJudgesWhatWasPassedBy has the probe of each minute judge the readings that a race left, and only that of the
+// open channel. One that cannot be judged fails neither the probe nor the others.
 func TestProbeJudgesWhatWasPassedBy(t *testing.T) {
 	t.Parallel()
 	for channel, want := range map[reading.Channel]int{reading.Open: 2, 7: 0} {
@@ -364,9 +362,8 @@ func TestMalformedMessageIsRefused(t *testing.T) {
 	}
 }
 
-// TestCorrectionIsNoStep lets a correction of one node of a room begin: neither it nor its
-// neighbours are unusual, by the live state that the database keeps. The same step in the air
-// is found, of that node alone. Contract 5.16.
+// TestCorrectionIsNoStep lets a correction of one node of a room begin: neither it nor its neighbours are unusual, by
+// the live state that the database keeps. The same step in the air is found, of that node alone. Contract 5.16.
 func TestCorrectionIsNoStep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ corrected, moved float64 }{

@@ -459,8 +459,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	must.Equal(t, "learned", 2, len(s.learned))
 }
 
-// What the readings teach of the width of intervals reaches the database, each ten
-// minutes, once.
+// What the readings teach of the width of intervals reaches the database, each ten minutes, once.
 func TestWidthIsKept(t *testing.T) {
 	t.Parallel()
 	s := calm(8)

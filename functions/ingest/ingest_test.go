@@ -48,8 +48,7 @@ import (
 // from decodes messages where no gateway is enrolled.
 var from = origin.New(nil, time.Now, origin.Options{})
 
-// fakeMetadata keeps nothing, or fails. deleted are deleted sensors, and those whose status
-// cannot be read.
+// fakeMetadata keeps nothing, or fails. deleted are deleted sensors, and those whose status cannot be read.
 type fakeMetadata struct {
 	err     error
 	deleted map[string]error
@@ -196,9 +195,8 @@ func TestIngest(t *testing.T) {
 	}
 }
 
-// TestBatch sends concurrent readings of a sensor that is deleted and created again, of one
-// that no gateway of its customer has signed yet, and of nobody's. One row breaks a rule of
-// the schema: it fails alone. Contract 4.6.
+// TestBatch sends concurrent readings of a sensor that is deleted and created again, of one that no gateway of its
+// customer has signed yet, and of nobody's. One row breaks a rule of the schema: it fails alone. Contract 4.6.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -414,10 +412,9 @@ func storedRows(t *testing.T, url string) []reading.Reading {
 // concurrency is what an instance is deployed with.
 const concurrency = 80
 
-// BenchmarkInstance measures what one instance of ingest takes, over HTTP through the
-// Functions Framework, against the AppendRows protocol answered after 5 and 50 ms. Beside
-// it stand an empty function, and one that does nothing for as long as an append takes: no
-// function that waits for its append can be faster.
+// BenchmarkInstance measures what one instance of ingest takes, over HTTP through the Functions Framework, against the
+// AppendRows protocol answered after 5 and 50 ms. Beside it stand an empty function, and one that does nothing for as
+// long as an append takes: no function that waits for its append can be faster.
 func BenchmarkInstance(b *testing.B) {
 	body := message(b)
 	functions := map[string]http.HandlerFunc{
@@ -476,8 +473,7 @@ func (a archiveAlone) Archive(ctx context.Context, rows []reading.Reading) error
 
 func (archiveAlone) Maintain(context.Context) error { return nil }
 
-// instance is the function as deployed, except for its settings and for a registry
-// that knows no deleted sensor.
+// instance is the function as deployed, except for its settings and for a registry that knows no deleted sensor.
 func instance(b *testing.B, latency time.Duration) http.HandlerFunc {
 	b.Helper()
 	server := bqtest.NewAppendServer(b)

@@ -86,9 +86,8 @@ func TestSlowCustomerKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about
-// for an hour. The anomaly of that hour counts as usual unless it was judged right, also by
-// a verdict that comes after the hours were read.
+// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about for an hour. The anomaly
+// of that hour counts as usual unless it was judged right, also by a verdict that comes after the hours were read.
 func TestRightVerdictsLeaveThePast(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 0)

@@ -149,8 +149,7 @@ func (p *fixture) sensor(customer, room int64, id string) {
 	p.exec(`UPDATE open_holds SET held_from = '-infinity'`)
 }
 
-// judge records a verdict on every thirty-seventh reading, which is odd, and on
-// one in ten others.
+// judge records a verdict on every thirty-seventh reading, which is odd, and on one in ten others.
 func (p *fixture) judge() (verdicts int) {
 	p.t.Helper()
 	for i, r := range p.series {
@@ -259,9 +258,8 @@ func TestRuns(t *testing.T) {
 		"delivered again: %+v, want %+v", again, run)
 }
 
-// TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where
-// nothing shows that new ones are no worse: no verdict, and too few readings
-// close enough to one another. Contract 7.10.
+// TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where nothing shows that new ones are no
+// worse: no verdict, and too few readings close enough to one another. Contract 7.10.
 func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1500)
@@ -324,8 +322,7 @@ func TestFailures(t *testing.T) {
 	must.Hold(t, err != nil && !push.IsPermanent(err), "claimed run: %v", err)
 }
 
-// TestDamagedModelsAreReplaced holds that a bucket whose models cannot be read
-// is mended by the next run.
+// TestDamagedModelsAreReplaced holds that a bucket whose models cannot be read is mended by the next run.
 func TestDamagedModelsAreReplaced(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 800)
@@ -363,9 +360,8 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// TestAnotherCustomersNoiseChangesNothing trains and calibrates two customers of which one
-// sends noise and judges it wrongly, or does neither: the other's models, hours and
-// calibration are the same, byte for byte.
+// TestAnotherCustomersNoiseChangesNothing trains and calibrates two customers of which one sends noise and judges it
+// wrongly, or does neither: the other's models, hours and calibration are the same, byte for byte.
 func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -404,10 +400,9 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	must.Equal(t, "the artifacts are the same", true, slices.EqualFunc(artifacts(0.1), artifacts(30), bytes.Equal))
 }
 
-// TestAnotherHoldersReadingsAreInNoWindow trains on verdicts of two holds of an open identifier,
-// before and between which another customer held it: none of the other's readings are read for
-// the hour before a verdict, nor for one whose reading was dated ahead, into the other's time.
-// Contract 4.8.
+// TestAnotherHoldersReadingsAreInNoWindow trains on verdicts of two holds of an open identifier, before and between
+// which another customer held it: none of the other's readings are read for the hour before a verdict, nor for one
+// whose reading was dated ahead, into the other's time. Contract 4.8.
 func TestAnotherHoldersReadingsAreInNoWindow(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1500)
@@ -502,8 +497,7 @@ func TestSampleOfFourWeeks(t *testing.T) {
 	must.Equal(t, "the order of channels changes nothing", true, bytes.Equal(artifact(false), artifact(true)))
 }
 
-// TestOlderVerdictsAreBounded holds that 200 of the verdicts that runs used are measured on
-// again.
+// TestOlderVerdictsAreBounded holds that 200 of the verdicts that runs used are measured on again.
 func TestOlderVerdictsAreBounded(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)

@@ -171,8 +171,7 @@ func TestFirstReading(t *testing.T) {
 	must.Equal(t, "score", 0.0, anomaly.Calibrate(nil).Score("n", "r", noon(), v))
 }
 
-// A neighbour that goes wrong moves the others' medians little, and one that is silent
-// not at all.
+// A neighbour that goes wrong moves the others' medians little, and one that is silent not at all.
 func TestWrongNeighbour(t *testing.T) {
 	t.Parallel()
 	surround := func(wrong anomaly.Air, heard time.Time) anomaly.Surroundings {
@@ -362,8 +361,7 @@ func TestHealthy(t *testing.T) {
 	must.Equal(t, "a twentieth, the newest episode first", [2]int{5, 30}, taken(at(10), at(30), at(50)))
 }
 
-// What depends on the instrument is left out of hours that another one measured: the newest counts from three
-// days on.
+// What depends on the instrument is left out of hours that another one measured: the newest counts from three days on.
 func TestHealthyByInstrument(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -16,8 +16,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// fleet is a past of nodes from midnight on, whose strengths are drawn alike, except for a node's
-// own level.
+// fleet is a past of nodes from midnight on, whose strengths are drawn alike, except for a node's own level.
 func fleet(nodes, hours int) []anomaly.NodeHours {
 	random := rand.New(rand.NewPCG(1, 9))
 	past := make([]anomaly.NodeHours, nodes)
@@ -136,8 +135,7 @@ func TestEachHourHasItsRhythm(t *testing.T) {
 	}
 }
 
-// A calibration knows its nodes by name, whatever their order, and nothing of another
-// customer's.
+// A calibration knows its nodes by name, whatever their order, and nothing of another customer's.
 func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	t.Parallel()
 	past := fleet(12, 200)

@@ -59,8 +59,7 @@ func TestMovesOfRareReadings(t *testing.T) {
 	must.Equal(t, "without a temperature", float32(math.NaN()), none.Level, near(0))
 }
 
-// Each end is the median of three readings that are near, and which reading begins a change
-// depends on the age alone.
+// Each end is the median of three readings that are near, and which reading begins a change depends on the age alone.
 func TestMovesOfEdges(t *testing.T) {
 	t.Parallel()
 	none := math.NaN()
@@ -499,8 +498,7 @@ func TestNightlyFailureIsNotLearned(t *testing.T) {
 	must.Equal(t, "what it always did", "", told.Reason)
 }
 
-// A change is learned in the first week, and later where it is of three degrees or a fifth more than
-// ever before.
+// A change is learned in the first week, and later where it is of three degrees or a fifth more than ever before.
 func TestWhatIsLearned(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

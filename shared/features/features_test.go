@@ -193,8 +193,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestFeaturesAreFinite holds that no past, however odd, gives a number that a
-// forest cannot be grown from.
+// TestFeaturesAreFinite holds that no past, however odd, gives a number that a forest cannot be grown from.
 func TestFeaturesAreFinite(t *testing.T) {
 	t.Parallel()
 	still := make([]reading.Reading, 200)

@@ -130,8 +130,7 @@ func TestRegressionPredicts(t *testing.T) {
 	}
 }
 
-// TestOrderOfRowsIsOnlyAnotherDraw permutes the rows: the forest differs as by
-// another seed, and not in what it finds.
+// TestOrderOfRowsIsOnlyAnotherDraw permutes the rows: the forest differs as by another seed, and not in what it finds.
 func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 	t.Parallel()
 	rows, odd := strange(5000, 1)

@@ -16,8 +16,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestRunFinishesRequests stops the server while a request is in flight: it is answered,
-// and Run returns nil.
+// TestRunFinishesRequests stops the server while a request is in flight: it is answered, and Run returns nil.
 func TestRunFinishesRequests(t *testing.T) {
 	t.Parallel()
 	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)

@@ -15,8 +15,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestHeaderOfAnyLength holds that a wrong length of the header is refused where the
-// checksum is right.
+// TestHeaderOfAnyLength holds that a wrong length of the header is refused where the checksum is right.
 func TestHeaderOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, length := range []uint32{0, 1, 3, math.MaxInt32, math.MaxUint32} {

@@ -23,8 +23,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// rack is a node in a room whose cooling comes and goes, read every 30 s, with
-// spikes at known readings.
+// rack is a node in a room whose cooling comes and goes, read every 30 s, with spikes at known readings.
 func rack(id string, n int, seed uint64) (s learn.NodeHistory, odd []bool) {
 	random := rand.New(rand.NewPCG(seed, 5))
 	s.NodeID = id
@@ -145,8 +144,7 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 	}
 }
 
-// TestGate holds that a detector takes the place of one that agrees less with the verdicts,
-// and of no other.
+// TestGate holds that a detector takes the place of one that agrees less with the verdicts, and of no other.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -217,9 +215,8 @@ func TestGateAllowsForChance(t *testing.T) {
 	}
 }
 
-// TestLiveDetectorStaysWithoutVerdicts holds that nothing but a verdict takes the
-// live detector's place, and that verdicts among which is no anomaly count too:
-// by them, the one with fewer false alarms is better. Contract 7.10.
+// TestLiveDetectorStaysWithoutVerdicts holds that nothing but a verdict takes the live detector's place, and that
+// verdicts among which is no anomaly count too: by them, the one with fewer false alarms is better. Contract 7.10.
 func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)

@@ -87,9 +87,8 @@ func TestPublishAndUseOlder(t *testing.T) {
 	}
 }
 
-// TestGenerationsOfOneSecond publishes models of several runs that began in the
-// same second, after one of when names did not have the run: all are kept, listed
-// from old to new, and can be put in use.
+// TestGenerationsOfOneSecond publishes models of several runs that began in the same second, after one of when names
+// did not have the run: all are kept, listed from old to new, and can be put in use.
 func TestGenerationsOfOneSecond(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -140,8 +139,7 @@ func TestTwoTrainers(t *testing.T) {
 	must.Equal(t, "trainers told that another was first", trainers-1, taken)
 }
 
-// TestLoaderFollows publishes behind a loader's back, and damages what it would
-// load.
+// TestLoaderFollows publishes behind a loader's back, and damages what it would load.
 func TestLoaderFollows(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -194,8 +192,7 @@ func calibration(nodes int) *anomaly.Calibration {
 	return anomaly.Calibrate(past)
 }
 
-// TestCustomersShareNothing publishes for one customer a calibration, then a pair: the
-// other has neither.
+// TestCustomersShareNothing publishes for one customer a calibration, then a pair: the other has neither.
 func TestCustomersShareNothing(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

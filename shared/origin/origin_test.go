@@ -137,8 +137,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// TestRevocationIsHonoured shows contract 10.4: within 15 seconds, and a message may
-// pass later when nobody can tell.
+// TestRevocationIsHonoured shows contract 10.4: within 15 seconds, and a message may pass later when nobody can tell.
 func TestRevocationIsHonoured(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -13,8 +13,7 @@ import (
 	"coldaisle.dev/shared/processtest"
 )
 
-// TestMain plays the child, which serves where it is told and leaves in order at SIGTERM, where
-// a variable says so.
+// TestMain plays the child, which serves where it is told and leaves in order at SIGTERM, where a variable says so.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CHILD") {
 	case "serves":

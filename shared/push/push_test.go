@@ -148,8 +148,7 @@ func TestHandlerPassesThePublishTime(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that no body makes the decoder panic, and that what it
-// accepts means the same after another trip.
+// FuzzDecode holds that no body makes the decoder panic, and that what it accepts means the same after another trip.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"message":{"data":"e30=","messageId":"1","publishTime":"2026-11-20T03:00:00Z"},"subscription":"s"}`))
 	f.Add([]byte(`{"message":null}`))

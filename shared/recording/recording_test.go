@@ -12,8 +12,7 @@ import (
 	"coldaisle.dev/shared/recording"
 )
 
-// A byte order mark, columns in any order, times with and without offset, and values that
-// are missing.
+// A byte order mark, columns in any order, times with and without offset, and values that are missing.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	file := "\xef\xbb\xbftimestamp,humidity,node_id,temperature,extra\n" +

@@ -125,8 +125,7 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 	})
 }
 
-// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.3, with five seconds left for the
-// lookup and the message.
+// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.3, with five seconds left for the lookup and the message.
 func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {

@@ -265,8 +265,7 @@ func within(t *testing.T, span reading.Span, fromAfter, fromBefore, untilAfter, 
 		"visible from %v to %v, want from %v–%v to %v–%v", span.From, span.Until, fromAfter, fromBefore, untilAfter, untilBefore)
 }
 
-// TestHoldBeginsWithItsClaim shows contract 4.8: a new holder sees nothing older, a
-// former one keeps what was theirs.
+// TestHoldBeginsWithItsClaim shows contract 4.8: a new holder sees nothing older, a former one keeps what was theirs.
 func TestHoldBeginsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	db := open(t)

@@ -20,9 +20,8 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestPipelineEndToEnd sends one trace from a request over a message to a step, as a
-// reading goes. It is the one test that touches the process's provider, and so
-// not parallel.
+// TestPipelineEndToEnd sends one trace from a request over a message to a step, as a reading goes. It is the one test
+// that touches the process's provider, and so not parallel.
 func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the process-wide provider
 	spans := tracetest.NewInMemoryExporter()
 	stop := setProvider(memoryExporter{spans}, 1, "test")
@@ -67,8 +66,7 @@ type memoryExporter struct{ *tracetest.InMemoryExporter }
 
 func (memoryExporter) Shutdown(context.Context) error { return nil }
 
-// TestOff shows that without an endpoint a caller's trace passes through and
-// nothing else happens.
+// TestOff shows that without an endpoint a caller's trace passes through and nothing else happens.
 func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the test that installs a provider
 	stop := must.Get(Start(t.Context(), Config{}, "test"))(t)
 	var inside trace.SpanContext

@@ -315,8 +315,7 @@ func TestDamagedWindowIsDropped(t *testing.T) {
 	}
 }
 
-// FuzzDecodeWindow holds that whatever is accepted is valid, and means the same after another
-// trip through the codec.
+// FuzzDecodeWindow holds that whatever is accepted is valid, and means the same after another trip through the codec.
 func FuzzDecodeWindow(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte(`{"age_s":[60,30],"temperature":[20.5,null],"humidity":[null,41]}`))

@@ -229,10 +229,9 @@ func TestCloseSendsWaitingRows(t *testing.T) {
 	must.Hold(t, !slices.Contains(server.Rows(), numbered(1)), "stored after the end")
 }
 
-// TestCreate makes the table at a server that answers as BigQuery documents for
-// datasets.insert and tables.insert: the resource, or 409 with reason "duplicate",
-// https://cloud.google.com/bigquery/docs/error-messages. TestConformance makes it at a
-// real emulator.
+// TestCreate makes the table at a server that answers as BigQuery documents for datasets.insert and tables.insert: the
+// resource, or 409 with reason "duplicate", https://cloud.google.com/bigquery/docs/error-messages. TestConformance
+// makes it at a real emulator.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	var made []string
@@ -375,11 +374,10 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	must.Equal(t, "queries, one of them for an empty range", 1, len(server.Requests()))
 }
 
-// TestQueryOverLimit answers as BigQuery does when a query would bill too much: "If your
-// query processes more bytes than that, it fails without incurring a charge", "Query
-// exceeded limit for bytes billed: 1000000. 10485760 or higher required.",
-// https://cloud.google.com/bigquery/docs/best-practices-costs, with the reason
-// bytesBilledLimitExceeded. Other errors are no limits.
+// TestQueryOverLimit answers as BigQuery does when a query would bill too much: "If your query processes more bytes
+// than that, it fails without incurring a charge", "Query exceeded limit for bytes billed: 1000000. 10485760 or higher
+// required.", https://cloud.google.com/bigquery/docs/best-practices-costs, with the reason bytesBilledLimitExceeded.
+// Other errors are no limits.
 func TestQueryOverLimit(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"bytesBilledLimitExceeded", "invalidQuery"} {

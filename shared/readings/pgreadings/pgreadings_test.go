@@ -286,8 +286,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// TestChartsDoNotReadTheArchive: contract 5.12, no page, chart or statistic of ordinary use costs
-// a query of BigQuery.
+// TestChartsDoNotReadTheArchive: contract 5.12, no page, chart or statistic of ordinary use costs a query of BigQuery.
 func TestChartsDoNotReadTheArchive(t *testing.T) {
 	t.Parallel()
 	all := newArchive(t)
