@@ -308,47 +308,6 @@ func TestMaintenanceWindows(t *testing.T) {
 		"what was silenced stays silenced: %+v", stood)
 }
 
-// TestMaintenanceEnds tells in the log, once, what breaks at the end of a window that covered all of it,
-// and calls for what people do not know yet.
-func TestMaintenanceEnds(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		first  int // the seconds of a warning before the window, or in it
-		rises  bool
-		taken  bool
-		within []string // the log in the window
-		end    string
-	}{
-		"it began before":                {-20, false, false, []string{"started!"}, "unsilenced"},
-		"and rose in it":                 {-20, true, false, []string{"started!", "joined"}, "unsilenced!"},
-		"and rose in it, though one has": {-20, true, true, []string{"started!", "taken", "joined"}, "unsilenced!"},
-		"it began in it":                 {20, false, false, []string{"started"}, "unsilenced!"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := openWith(t, "n1")
-			db.rule(t, incident.Rule{Limit: 27})
-			db.rule(t, incident.Rule{Limit: 33, Severity: incident.Critical})
-			db.window(t, 0, 300, incidents.Maintenance{RoomIDs: []int64{db.annasRoom}})
-			db.judge(t, judged("n1", c.first, 28))
-			if c.taken {
-				db.act(t, db.only(t, -10).ID, -10, incident.EventTaken)
-			}
-			db.settle(t, 30)
-			if c.rises {
-				db.judge(t, judged("n1", 60, 34))
-			}
-			db.settle(t, 290)
-			must.Equal(t, "in the window", c.within, db.changes(t, db.anna))
-			for _, at := range []int{300, 301, 330} {
-				db.settle(t, at)
-			}
-			must.Equal(t, "after it", append(c.within, c.end), db.changes(t, db.anna))
-			must.Equal(t, "somebody has it", c.taken && !c.rises, db.only(t, 330).TakenAt != nil)
-		})
-	}
-}
-
 // TestWindowOfAnUnknownZone shows that a zone which this machine does not know takes
 // nothing else with it, and that its owner can end the window.
 func TestWindowOfAnUnknownZone(t *testing.T) {
