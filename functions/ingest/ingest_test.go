@@ -526,7 +526,8 @@ func load(b *testing.B, address string, request []byte) (latencies []time.Durati
 		for loop.Next() {
 			began := time.Now()
 			must.Get(conn.Write(request))(b)
-			answer := must.Get(http.ReadResponse(answers, nil))(b)
+			answer, err := http.ReadResponse(answers, nil)
+			must.Do(b, err)
 			must.Do(b, answer.Body.Close())
 			must.Hold(b, answer.StatusCode == http.StatusNoContent, "answered %s", answer.Status)
 			taken = append(taken, time.Since(began))

@@ -407,7 +407,7 @@ func TestHealthyByInstrument(t *testing.T) {
 	air := weeks(4, calm, 1)
 	at := air[5].Start.Add(time.Minute)
 	got := anomaly.HealthyAir(air, []anomaly.Episode{{Start: at, End: at}})
-	must.Hold(t, len(got) == 93 && got[5].Start == air[8].Start, "%d of 96 hours of air are left", len(got))
+	must.Hold(t, len(got) == 93 && got[5].Start.Equal(air[8].Start), "%d of 96 hours of air are left", len(got))
 }
 
 // How long values must be the same, how many of them, and how many make a roughness.
