@@ -93,7 +93,9 @@ type watched struct {
 }
 
 func (w *watched) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	w.ranges(nodes)
+	if w.ranges != nil {
+		w.ranges(nodes)
+	}
 	return w.Readings.Ranges(ctx, nodes, start, end)
 }
 
