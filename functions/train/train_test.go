@@ -472,7 +472,8 @@ func TestPanicOfAParallelRead(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 600)
 	p.judge()
-	p.use(&watched{Readings: p.table, window: func(reading.Reading) { panic("nil map") }}, 5000)
+	all := func(time.Time, time.Time, int) ([]reading.Reading, error) { return p.series, nil }
+	p.use(&watched{Readings: p.table, sample: all, window: func(reading.Reading) { panic("nil map") }}, 5000)
 	run, _ := p.ended(p.begin())
 	must.Hold(t, run.Status == learning.RunFailed && p.used() == 0, "%+v", run)
 }
