@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/learn"
@@ -91,15 +94,11 @@ func TestPredictions(t *testing.T) {
 	for _, m := range messages {
 		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
-	if !slices.ContainsFunc(kept.all, func(n learning.NewPrediction) bool {
+	must.Hold(t, slices.ContainsFunc(kept.all, func(n learning.NewPrediction) bool {
 		return n.AnomalyPredicted && n.MessageID == of[len(of)-5].MessageID
-	}) {
-		t.Error("nine degrees in half a minute are no anomaly")
-	}
+	}), "nine degrees in half a minute are no anomaly")
 	for _, n := range kept.all {
-		if n.Score == nil || n.ModelVersion != live.pair.Manifest.Version() {
-			t.Errorf("%+v", n)
-		}
+		must.Hold(t, n.Score != nil && n.ModelVersion == live.pair.Manifest.Version(), "%+v", n)
 	}
 
 	// The forecast is for 20 s after the reading before, and so is the truth.
@@ -131,9 +130,8 @@ func TestPredictions(t *testing.T) {
 	for _, m := range messages {
 		must.Get(q.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
-	if drawn := len(third.all); drawn < len(kept.all)/20 || drawn > len(kept.all)/5 {
-		t.Errorf("with a probability of 0.1 %d of %d predictions are offered", drawn, len(kept.all))
-	}
+	must.Hold(t, len(third.all) >= len(kept.all)/20 && len(third.all) <= len(kept.all)/5,
+		"with a probability of 0.1 %d of %d predictions are offered", len(third.all), len(kept.all))
 }
 
 func TestDenseSeriesAreForecast(t *testing.T) {
@@ -154,14 +152,11 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 		i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
 		must.Equal(t, "measured", of[i].Temperature, *n.ActualTemperature, cmpopts.EquateApprox(0, 0.1))
 	}
-	if forecasts < 100 {
-		t.Errorf("%d forecasts in %d predictions", forecasts, len(kept.all))
-	}
+	must.Hold(t, forecasts >= 100, "%d forecasts in %d predictions", forecasts, len(kept.all))
 }
 
-// TestRulesNeedNoModel holds that what breaks a rule is recorded before there is
-// a model, and nothing else, though every normal reading is sampled: nothing has
-// scored it. Contract 7.2.
+// TestRulesNeedNoModel holds that what breaks a rule is recorded before there is a model, and nothing else, though
+// every normal reading is sampled: nothing has scored it. Contract 7.2.
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}
@@ -187,9 +182,8 @@ func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	d.Reading.Humidity = 0 // breaks a rule of the detector
 	found, _ := ofKind(must.Get(p.Observe(t.Context(), d, sensorInRoom(false)))(t), incident.KindAnomaly)
 	must.Do(t, found.Validate())
-	if !found.Holds || found.Cause != "range" || found.Quantity != incident.Humidity || len(kept.all) != 0 {
-		t.Errorf("%+v, beside it %+v", found, kept.all)
-	}
+	must.Hold(t, found.Holds && found.Cause == "range" && found.Quantity == incident.Humidity && len(kept.all) == 0,
+		"%+v, beside it %+v", found, kept.all)
 	alone := withoutRooms(detect.NoModels{}, kept)
 	if findings, err := alone.Observe(t.Context(), d, sensorInRoom(false)); err != nil || len(findings) != 0 || len(kept.all) != 1 {
 		t.Errorf("%+v, %v, recorded %+v", findings, err, kept.all)
@@ -217,8 +211,7 @@ func TestThreeQuestionsADay(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve is what learning adds to a reading that is not worth a
-// record, which nearly all are.
+// BenchmarkObserve is what learning adds to a reading that is not worth a record, which nearly all are.
 func BenchmarkObserve(b *testing.B) {
 	observe := observing(b)
 	b.ReportAllocs()
@@ -229,9 +222,8 @@ func BenchmarkObserve(b *testing.B) {
 
 // All scores of a reading take at most two allocations; BenchmarkObserve has the time.
 func TestObserveHardlyAllocates(t *testing.T) { //nolint:paralleltest // others would allocate meanwhile
-	if allocations := testing.AllocsPerRun(1000, observing(t)); allocations > 2 {
-		t.Errorf("%g allocations for a reading, want at most 2", allocations)
-	}
+	allocations := testing.AllocsPerRun(1000, observing(t))
+	must.Hold(t, allocations <= 2, "%g allocations for a reading, want at most 2", allocations)
 }
 
 // observing judges a reading with a full window, of a node with eight neighbours.
@@ -244,9 +236,7 @@ func observing(tb testing.TB) func() {
 	}
 	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{probability: 1e-9}}, detect.Questions, s.clock, logging.Discard())
 	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
-	return func() {
-		must.Get(p.Observe(tb.Context(), d, sensor))(tb)
-	}
+	return func() { must.Get(p.Observe(tb.Context(), d, sensor))(tb) }
 }
 
 // FuzzMixedReadings takes values out of a node's readings, by two bits for each: whatever is
@@ -283,18 +273,106 @@ func FuzzMixedReadings(f *testing.F) {
 			}))(t)
 			for i, rule := range rules {
 				memory[i], _ = rule.Advance(memory[i], incident.Points(m.Reading, m.Recent))
-				if math.IsNaN(memory[i].Peak) {
-					t.Errorf("rule %d of %s peaks at no number", i, rule.Quantity)
-				}
+				must.Hold(t, !math.IsNaN(memory[i].Peak), "rule %d of %s peaks at no number", i, rule.Quantity)
 			}
 		}
 		must.Equal(t, "findings that are invalid", "", dropped.String())
 		for _, n := range kept.all {
 			for _, value := range []*float64{n.Score, n.PredictedTemperature, n.PredictedHumidity, n.ActualTemperature, n.ActualHumidity} {
-				if value != nil && (math.IsNaN(*value) || math.IsInf(*value, 0)) {
-					t.Errorf("recorded %+v", n)
-				}
+				must.Hold(t, value == nil || (!math.IsNaN(*value) && !math.IsInf(*value, 0)), "recorded %+v", n)
 			}
 		}
 	})
+}
+
+// A node that has moved is one of its new room within [detect.RoomTTL], and of its old one no
+// longer: four calm ones that have left do not hide that the other three lose their cooling.
+func TestMovedNodeIsOfItsNewRoom(t *testing.T) {
+	t.Parallel()
+	s := calm(7)
+	f, c := s.detector(), calmWeek(s.now)
+	began := s.now
+	s.air = func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(node, at)
+		if at.After(began) && node < "n003" {
+			temperature += at.Sub(began).Minutes()
+		}
+		return temperature, humidity
+	}
+	for _, n := range s.rooms[1] {
+		f.Find(t.Context(), s.data(n.ID, 100), sensorInRoom(false), c, false)
+	}
+	s.rooms[1], s.rooms[2] = s.rooms[1][:3], s.rooms[1][3:]
+	told := map[string]string{}
+	for range 6 {
+		s.now = s.now.Add(30 * time.Second)
+		for _, n := range s.rooms[1] {
+			found, _ := ofKind(f.Find(t.Context(), s.data(n.ID, 100), sensorInRoom(false), c, false), incident.KindAnomaly)
+			told[n.ID] = found.Reason
+		}
+	}
+	for _, node := range []string{"n000", "n001", "n002"} {
+		must.Contain(t, node, told[node], "the room's temperature (3 sensors) rose")
+	}
+}
+
+// calmWeek is the calibration of room 1 whose air was calm for eight days before a time.
+func calmWeek(until time.Time) *anomaly.Calibration {
+	var week []anomaly.Climate
+	for hours := 24 * 8; hours > 0; hours-- {
+		hour := anomaly.Unheard(until.Add(-time.Duration(hours) * time.Hour))
+		for _, level := range []float32{20, 23} {
+			hour.Add(anomaly.Moves{Change: [4]float32{.1, .2, .3, .4}, Level: level})
+		}
+		week = append(week, hour)
+	}
+	return anomaly.Calibrate([]anomaly.NodeHours{{Room: "1", Air: week}})
+}
+
+// A loss of cooling in one room whose past is calm: told within two minutes of its begin and
+// before 32 °C, as too hot, of every node that warms, and of none of a room that does not.
+func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
+	t.Parallel()
+	s := calm(4)
+	s.rooms[2] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}, {ID: "n014"}}
+	f := s.detector()
+	began := s.now
+	c := calmWeek(began)
+	s.air = func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(node, at)
+		if at.After(began) && node < "n010" {
+			temperature += 36 / (1 - math.Exp(-20.0/30)) * (1 - math.Exp(-at.Sub(began).Minutes()/30))
+		}
+		return temperature, humidity
+	}
+	told := map[string]incident.Finding{}
+	for range 4 { // two minutes
+		s.now = s.now.Add(30 * time.Second)
+		for room, nodes := range map[int64][]string{1: {"n000", "n001", "n002", "n003"}, 2: {"n011", "n012", "n013", "n014"}} {
+			sensor := sensorInRoom(false)
+			sensor.RoomID = room
+			for _, node := range nodes {
+				d := s.data(node, 100)
+				if found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly); ok && found.Holds {
+					if _, before := told[node]; !before {
+						told[node] = found
+					}
+				}
+				late := s.data(node, 100) // a backlog comes beside it, and hides nothing
+				late.Reading.Time = late.Reading.Time.Add(-6 * time.Hour)
+				f.Find(t.Context(), late, sensor, c, false)
+				d.Reading.Temperature = reading.Missing() // its humidity comes apart, and hides nothing
+				found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly)
+				must.Hold(t, !ok || !found.Holds, "the humidity of %s: %+v", node, found)
+			}
+		}
+	}
+	for node, found := range told {
+		must.Hold(t, node <= "n010", "%s, whose room is as ever: %+v", node, found)
+		if found.Value >= 32 || found.Value <= found.High || found.Quantity != incident.Temperature || found.Validate() != nil || !strings.Contains(found.Reason, " rose ") {
+			t.Errorf("%s: %+v", node, found)
+		}
+		must.Equal(t, fmt.Sprintf("%s: %s", node, found.Cause), incident.TooHot, incident.CauseOf(incident.KindAnomaly, found.Quantity, incident.Above, found.Cause))
+	}
+	must.Equal(t, "nodes told of within two minutes", 4, len(told))
 }

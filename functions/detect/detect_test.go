@@ -4,26 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc/codes"
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -70,9 +78,7 @@ func (j *fakeJudge) JudgeDrill(_ context.Context, m incidents.DrillMessage) (boo
 
 func (j *fakeJudge) SettleAll(context.Context, time.Time) error { return nil }
 
-func (j *fakeJudge) Unjudged(context.Context) ([]incidents.Judged, error) {
-	return j.unjudged, nil
-}
+func (j *fakeJudge) Unjudged(context.Context) ([]incidents.Judged, error) { return j.unjudged, nil }
 
 type fakeObserver struct {
 	mu    sync.Mutex
@@ -159,9 +165,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestDetectJudges shows contract 9.10: a reading is judged, with its window, once it breaks
-// a threshold or a rule, the node's rules have memory, or it comes late. Only thresholds
-// raise alerts.
+// TestDetectJudges shows contract 9.10: a reading is judged, with its window, once it breaks a threshold or a rule, the
+// node's rules have memory, or it comes late. Only thresholds raise alerts.
 func TestDetectJudges(t *testing.T) {
 	t.Parallel()
 	dewPoint := incident.Rule{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Enabled: true}
@@ -208,9 +213,8 @@ func TestDetectJudges(t *testing.T) {
 	}
 }
 
-// TestProbeJudgesWhatWasPassedBy has the probe of each minute judge the readings that a race
-// left, and only that of the open channel. One that cannot be judged fails neither the probe
-// nor the others.
+// TestProbeJudgesWhatWasPassedBy has the probe of each minute judge the readings that a race left, and only that of the
+// open channel. One that cannot be judged fails neither the probe nor the others.
 func TestProbeJudgesWhatWasPassedBy(t *testing.T) {
 	t.Parallel()
 	for channel, want := range map[reading.Channel]int{reading.Open: 2, 7: 0} {
@@ -272,9 +276,8 @@ func TestFindingsAreJudged(t *testing.T) {
 			judge, observer := &fakeJudge{}, &fakeObserver{found: slices.Clone(c.found), err: c.err}
 			statuses := fakeStatuses{"n1": {Owned: true, Remembers: c.remembers}}
 			d := detect.New(from, statuses, alerts, judge, observer, alert.Defaults(), logging.Discard(), nil)
-			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) || push.IsPermanent(err) {
-				t.Error(err)
-			}
+			err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon))
+			must.Hold(t, errors.Is(err, c.err) && !push.IsPermanent(err), "%v", err)
 			must.Equal(t, "readings judged, and alerts", [2]int{c.judged, 0}, [2]int{len(judge.judged), len(server.Messages())})
 			for _, j := range judge.judged {
 				must.Equal(t, "findings", c.want, j.Findings)
@@ -342,9 +345,8 @@ func TestFailureIsRetried(t *testing.T) {
 			alerts, server := topic(t, c.options...)
 			judge := &fakeJudge{err: c.judge}
 			d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
-			if err := d.Handle(t.Context(), message(t, measured(c.node, 99, 20), noon)); err == nil || push.IsPermanent(err) {
-				t.Errorf("got %v", err)
-			}
+			err := d.Handle(t.Context(), message(t, measured(c.node, 99, 20), noon))
+			must.Hold(t, err != nil && !push.IsPermanent(err), "got %v", err)
 			must.Equal(t, "readings judged, and alerts", [2]int{c.judged, 0}, [2]int{len(judge.judged), len(server.Messages())})
 			must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon))) // within its limits
 		})
@@ -358,4 +360,148 @@ func TestMalformedMessageIsRefused(t *testing.T) {
 		err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon})
 		must.Equal(t, data+" is refused for good", true, push.IsPermanent(err))
 	}
+}
+
+// TestCorrectionIsNoStep lets a correction of one node of a room begin: neither it nor its neighbours are unusual, by
+// the live state that the database keeps. The same step in the air is found, of that node alone. Contract 5.16.
+func TestCorrectionIsNoStep(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ corrected, moved float64 }{
+		"a correction":      {-8, 0},
+		"a step of the air": {0, -8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := findingsAround(t, c.corrected, c.moved)
+			must.Hold(t, c.moved != 0 || len(found) == 0, "found %v", found)
+			must.Hold(t, c.moved == 0 || len(found["n003"]) != 0, "nothing found of the node that moved: %v", found)
+		})
+	}
+}
+
+// findingsAround returns the anomalies of a room whose node n003 gets a correction, or moves, by
+// so many °C and minus twice as many percent.
+func findingsAround(t *testing.T, corrected, moved float64) map[string][]incident.Finding {
+	t.Helper()
+	ctx := t.Context()
+	pool := pgtest.New(t)
+	s := pgtest.NewStores(pool)
+	customer, room := s.Owner(t, "customer1")
+	nodes := calm(8).rooms[1]
+	for _, n := range nodes {
+		s.AddSensors(t, customer, room, n.ID)
+	}
+	must.Get(pool.Exec(ctx, `UPDATE open_holds SET held_from = '-infinity'`))(t)
+	from := time.Now().Add(-90 * time.Minute).Truncate(time.Minute).UTC()
+	if corrected != 0 {
+		must.Get(pool.Exec(ctx, `
+			INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at)
+			VALUES ($1, 'n003', $2, $3, $4, 'Ana', $2::timestamptz - interval '1 hour')`, customer, from, corrected, -2*corrected))(t)
+	}
+	site := &site{air: func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(node, at)
+		if node == "n003" && !at.Before(from) {
+			temperature, humidity = reading.Round(temperature+moved), reading.Round(humidity-2*moved)
+		}
+		return temperature, humidity
+	}}
+	detector := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, s}, detect.Questions, site.clock, logging.Discard())
+	statuses := must.Get(s.SensorStatuses(ctx, nodes))(t)
+	store := func() { // as ingest does
+		batch := make([]pipeline.NodeReading, len(nodes))
+		for i, n := range nodes {
+			r, _ := statuses[n].Corrections.Apply(site.data(n.ID, 0).Reading, reading.Window{})
+			batch[i] = pipeline.NodeReading{Reading: r}
+		}
+		must.Do(t, s.UpdateNodeStates(ctx, batch))
+	}
+	for site.now = from.Add(-25 * time.Hour); site.now.Before(from.Add(-20 * time.Minute)); site.now = site.now.Add(10 * time.Minute) {
+		store()
+	}
+	found := map[string][]incident.Finding{}
+	for ; site.now.Before(from.Add(80 * time.Minute)); site.now = site.now.Add(time.Minute) {
+		store()
+		for _, n := range nodes {
+			findings := must.Get(detector.Observe(ctx, site.data(n.ID, 100), statuses[n]))(t)
+			if one, ok := ofKind(findings, incident.KindAnomaly); ok && one.Holds {
+				found[n.ID] = append(found[n.ID], one)
+			}
+		}
+	}
+	return found
+}
+
+// TestCorrectedReadingsAreJudged shows that detect compares corrected values: with thresholds, in
+// what it judges, and in the window. Learning observes what was measured. Contract 5.16.
+func TestCorrectedReadingsAreJudged(t *testing.T) {
+	t.Parallel()
+	alerts, server := topic(t)
+	judge, observer := &fakeJudge{}, &fakeObserver{}
+	status := pipeline.SensorStatus{
+		Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: 25, MaxHumidity: 60},
+		Corrections: reading.Corrections{{From: noon.Add(-time.Minute), Temperature: 0.5}},
+	}
+	d := detect.New(from, fakeStatuses{"n1": status}, alerts, judge, observer, alert.Defaults(), logging.Discard(), nil)
+	r := measured("n1", 24.8, 40)
+	w := reading.Window{Age: []float64{90, 30}, Temperature: []float64{24, 24}, Humidity: []float64{40, 40}}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: r, Recent: w}))(t)
+	must.Do(t, d.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: noon}))
+	if len(server.Messages()) != 1 {
+		t.Fatalf("%d alerts, want one", len(server.Messages()))
+	}
+	must.Equal(t, "alert", 25.3, must.Get(wire.DecodeAlert(server.Messages()[0].Data))(t).Value)
+	if j := judge.judged[0]; j.Temperature != 25.3 || j.Window.Temperature[0] != 24 || j.Window.Temperature[1] != 24.5 || j.AsMeasured().Temperature != 24.8 {
+		t.Errorf("judged %+v", j)
+	}
+	o := observer.seen[0]
+	must.Hold(t, o.Reading.Temperature == 24.8 && o.Recent.Temperature[1] == 24, "observed %+v", o)
+}
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// TestProcess runs the function against a metadata database and Pub/Sub.
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	tooltest.Long(t)
+	program := functiontest.Build(t, "../serve")
+	database := pgtest.URL(t)
+	pool := must.Get(pgxpool.New(t.Context(), database))(t)
+	defer pool.Close()
+	s := pgtest.NewStores(pool)
+	customer, _ := s.Owner(t, "customer1", "strict", "gone")
+	must.Do(t, s.DeleteSensor(t.Context(), customer, "gone"))
+	limit := 25.0
+	must.Get(s.SetThresholds(t.Context(), customer, &limit, nil))(t)
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "test", "alerts", "data-dead-letter")
+	p := functiontest.Start(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=test", "DEAD_LETTER_TOPIC=data-dead-letter", "DATABASE_URL="+database,
+		"PUBSUB_EMULATOR_HOST="+server.Addr, "MAX_ALLOWED_TEMP=30", "ALERT_TOPIC=alerts")
+	now := time.Now()
+	for _, r := range []reading.Reading{
+		{NodeID: "strict", MessageID: "over the owner's limit", Time: now, Temperature: 26, Humidity: 40},
+		{NodeID: "strict", MessageID: "at the owner's limit", Time: now, Temperature: 25, Humidity: 40},
+		{NodeID: "strict", MessageID: "six hours late", Time: now.Add(-6 * time.Hour), Temperature: 99},
+		{NodeID: "gone", MessageID: "deleted", Time: now, Temperature: 99},
+		{NodeID: "unregistered", MessageID: "over the default", Time: now, Temperature: 31},
+		{NodeID: "unregistered", MessageID: "below the default", Time: now, Temperature: 29},
+	} {
+		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(message(t, r, now)))
+	}
+	must.Equal(t, "malformed message answered", http.StatusAccepted, p.Push(push.Message{ID: "malformed", Data: []byte("{")}))
+	var raised []string
+	for _, m := range server.Messages() {
+		if m.Attributes[push.AttributeFunction] == "detect" {
+			continue // the malformed one
+		}
+		raised = append(raised, must.Get(wire.DecodeAlert(m.Data))(t).MessageID)
+	}
+	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
+	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, now)
+	must.Hold(t, err == nil && len(found.Items) == 1 && found.Items[0].Lasting && found.Items[0].Peak == 26,
+		"excursions %+v, %v: want one, of the threshold", found, err)
+	must.Equal(t, p.Output(), 0, p.Terminate())
+	must.Contain(t, "the log", p.Output(), `"readings_ignored":1`, `"messages_dead_lettered":1`)
+	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", "DATABASE_URL=postgres://x", "MAX_ALLOWED_TEMP=hot")
+	must.Equal(t, "exit status", 1, status)
+	must.Contain(t, "what it says", written, "MAX_ALLOWED_TEMP is not a valid number")
 }

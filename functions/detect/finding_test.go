@@ -175,9 +175,7 @@ func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
 	c := anomaly.Calibrate(nil)
 	for _, remembers := range []bool{false, true} {
 		found, told := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(remembers), c, false), incident.KindAnomaly)
-		if told != remembers || found.Holds {
-			t.Errorf("a node as ever, remembering %t: %+v", remembers, found)
-		}
+		must.Hold(t, told == remembers && !found.Holds, "a node as ever, remembering %t: %+v", remembers, found)
 	}
 	began := s.now.Add(10 * time.Minute)
 	s.leak("n003", began)
@@ -242,17 +240,16 @@ func TestLimitIsForecast(t *testing.T) {
 	for at := now; at < 32; at, _ = s.air("n003", passed) {
 		passed = passed.Add(30 * time.Second)
 	}
-	if lead := passed.Sub(s.now); lead < 5*time.Minute || lead < found.Earliest || lead > found.Latest+time.Minute {
-		t.Errorf("warned %s before, with %+v", lead, found)
-	}
+	lead := passed.Sub(s.now)
+	must.Hold(t, lead >= max(5*time.Minute, found.Earliest) && lead <= found.Latest+time.Minute,
+		"warned %s before, with %+v", lead, found)
 	s.now = passed.Add(time.Minute)
-	if over, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensor, c, false), incident.KindForecast); !judged || (over.Holds && over.Limit <= 32) {
-		t.Errorf("after the limit: %+v", over)
-	}
+	over, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensor, c, false), incident.KindForecast)
+	must.Hold(t, judged && (!over.Holds || over.Limit > 32), "after the limit: %+v", over)
 	// What came late helps nobody.
 	late := s.data("n003", 100)
 	s.now = s.now.Add(10 * time.Minute)
-	_, judged := ofKind(f.Find(t.Context(), late, sensor, c, false), incident.KindForecast)
+	_, judged = ofKind(f.Find(t.Context(), late, sensor, c, false), incident.KindForecast)
 	must.Equal(t, "a late forecast", false, judged)
 }
 
@@ -387,9 +384,8 @@ func TestNeighboursAreThoseOfTheCalibration(t *testing.T) {
 			s.now = s.now.Add(30 * time.Second)
 			found, _ = ofKind(f.Find(t.Context(), s.data("n002", 100), sensorInRoom(true), c, false), incident.KindAnomaly)
 		}
-		if !found.Holds || strings.Contains(found.Reason, "neighbours") != compared {
-			t.Errorf("with named neighbours %t: %+v", compared, found)
-		}
+		must.Hold(t, found.Holds && strings.Contains(found.Reason, "neighbours") == compared,
+			"with named neighbours %t: %+v", compared, found)
 	}
 }
 
@@ -428,9 +424,8 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	found, _ := ofKind(f.Find(t.Context(), s.data("n003", 0), sensorInRoom(false), c, false), incident.KindAnomaly)
-	if !found.Holds || !strings.HasPrefix(found.Reason, "unchanged for ") {
-		t.Errorf("a node that was stuck for hours: %+v", found)
-	}
+	must.Hold(t, found.Holds && strings.HasPrefix(found.Reason, "unchanged for "),
+		"a node that was stuck for hours: %+v", found)
 	// One reading that lies apart waits for the next where others came before it.
 	s.air = func(node string, at time.Time) (float64, float64) {
 		temperature, humidity := stuck(node, at)
@@ -452,9 +447,8 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		s.err = nil
 		s.now = s.now.Add(detect.RoomTTL)
 		f.Find(t.Context(), s.data("n003", 50), sensorInRoom(false), c, false)
-		if len(s.learned) != i+1 || s.learned[i].JudgedBy != by || s.learned[i].ID != "n003" {
-			t.Fatalf("learned %+v, want %s", s.learned, by)
-		}
+		must.Hold(t, len(s.learned) == i+1 && s.learned[i].JudgedBy == by && s.learned[i].ID == "n003",
+			"learned %+v, want %s", s.learned, by)
 		s.now = s.now.Add(detect.RoomTTL)
 	}
 	// One without, as after the start of its gateway, changes nothing.
@@ -465,8 +459,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	must.Equal(t, "learned", 2, len(s.learned))
 }
 
-// What the readings teach of the width of intervals reaches the database, each ten
-// minutes, once.
+// What the readings teach of the width of intervals reaches the database, each ten minutes, once.
 func TestWidthIsKept(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
@@ -495,9 +488,8 @@ func TestWidthIsKept(t *testing.T) {
 	for _, l := range s.learned {
 		got += l.Wider
 	}
-	if taught < 40 || math.Abs(got-want) > 1e-9 || len(s.learned) > 6 {
-		t.Errorf("learned %g in %d writes, want %g of %d readings", got, len(s.learned), want, taught)
-	}
+	must.Hold(t, taught >= 40 && math.Abs(got-want) <= 1e-9 && len(s.learned) <= 6,
+		"learned %g in %d writes, want %g of %d readings", got, len(s.learned), want, taught)
 }
 
 // The cache holds the nodes that docs/learning.md says in the memory that it says.
@@ -525,9 +517,7 @@ func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the 
 		}
 	}
 	each := float64(heap()-before) / nodes / 1024
-	if each > kilobytes {
-		t.Errorf("%.2f KB for each node, want at most %g", each, kilobytes)
-	}
+	must.Hold(t, each <= kilobytes, "%.2f KB for each node, want at most %g", each, kilobytes)
 	t.Logf("%.2f KB for each node, %.0f MB for %d", each, each*detect.MaxNodes/1024, detect.MaxNodes)
 	runtime.KeepAlive(f)
 }

@@ -105,8 +105,7 @@ func (b *busyTable) Ranges(_ context.Context, nodes []readings.NodeRef, _, end t
 	}
 }
 
-// TestClaimIsRenewed holds that a trainer at work keeps its run however long it takes, and
-// learns when it has lost it.
+// TestClaimIsRenewed holds that a trainer at work keeps its run however long it takes, and learns when it has lost it.
 func TestClaimIsRenewed(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

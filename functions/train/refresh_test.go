@@ -5,22 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"testing"
 	"time"
 
-	"coldaisle.dev/functions/train"
 	"coldaisle.dev/shared/anomaly"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store/incidents"
-	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -55,9 +51,8 @@ func TestDailyRefresh(t *testing.T) {
 		return pair.Calibration
 	}
 	first := refresh(28 + 1)
-	if got := first.Neighbours("c0"); len(got) != 6 || slices.Contains(got, "c0") {
-		t.Errorf("neighbours of c0 are %v", got)
-	}
+	got := first.Neighbours("c0")
+	must.Hold(t, len(got) == 6 && !slices.Contains(got, "c0"), "neighbours of c0 are %v", got)
 	refresh(28 + 1)
 	p.exec(`DELETE FROM sensor_data.readings WHERE timestamp < $1`, today.Add(-24*time.Hour))
 	for calibrations := 2; calibrations <= 9; calibrations++ { // the last seven stay, and the hours of 28 days
@@ -73,40 +68,26 @@ func TestSlowCustomerKeepsNobodyWaiting(t *testing.T) {
 	p := newFixture(t, 0)
 	bruno, _ := p.newCustomer("brunobruno", "b1")
 	p.newCustomer("carlacarla", "c1")
-	table := &slowTable{Readings: p.table, quick: "b1"}
-	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
+	var end context.CancelFunc
+	p.use(&watched{Readings: p.table, ranges: func(nodes []readings.NodeRef) {
+		if nodes[0].ID != "b1" { // whose readings are read at once, those of others until the delivery's time has ended
+			end()
+		}
+	}}, 5000)
 	deliveries := 0
 	for live := (modelstore.Manifest{}); live.Calibration == ""; live = must.Get(p.bucket.Manifest(t.Context(), bruno))(t) {
 		if deliveries++; deliveries > 100 {
 			t.Fatal("no calibration after the last delivery")
 		}
-		var ctx context.Context
-		ctx, table.end = context.WithCancel(t.Context())
-		if err := p.step.Handle(ctx, push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`), DeliveryAttempt: deliveries}); err == nil {
-			t.Error("a delivery whose time ended is acknowledged")
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		end = cancel
+		m := push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`), DeliveryAttempt: deliveries}
+		must.Hold(t, p.step.Handle(ctx, m) != nil, "a delivery whose time ended is acknowledged")
 	}
 }
 
-// slowTable is a table in which one node's readings are read at once, and those of others take
-// until the delivery's time has ended.
-type slowTable struct {
-	train.Readings
-
-	quick string
-	end   context.CancelFunc
-}
-
-func (s *slowTable) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	if nodes[0].ID != s.quick {
-		s.end()
-	}
-	return s.Readings.Ranges(ctx, nodes, start, end)
-}
-
-// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about
-// for an hour. The anomaly of that hour counts as usual unless it was judged right, also by
-// a verdict that comes after the hours were read.
+// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about for an hour. The anomaly
+// of that hour counts as usual unless it was judged right, also by a verdict that comes after the hours were read.
 func TestRightVerdictsLeaveThePast(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 0)

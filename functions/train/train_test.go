@@ -58,15 +58,14 @@ func newFixture(t *testing.T, readings int) *fixture {
 	t.Helper()
 	p := &fixture{t: t, pool: pgtest.New(t), now: began}
 	p.Stores = pgtest.NewStores(p.pool)
-	clock := func() time.Time { return p.now }
-	p.table = pgreadings.New(p.pool, nil, clock)
+	p.table = pgreadings.New(p.pool, nil, p.clock)
 	p.customer, p.room = p.newCustomer("annaanna", "n1")
 	p.server = must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	t.Cleanup(p.server.Stop)
 	p.server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
 	p.bucket = must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
 	t.Cleanup(func() { _ = p.bucket.Close() })
-	p.step = train.New(learning.New(p.DB), p.table, p.bucket, 5000, clock, logging.Discard())
+	p.use(p.table, 5000)
 	for i := range readings {
 		p.series = append(p.series, wave("n1", p.now.Add(time.Duration(i-readings)*30*time.Second), i))
 		if i%37 == 36 {
@@ -75,6 +74,59 @@ func newFixture(t *testing.T, readings int) *fixture {
 	}
 	p.store(p.series)
 	return p
+}
+
+func (p *fixture) clock() time.Time { return p.now }
+
+// use has the step read so many rows of a table.
+func (p *fixture) use(table train.Readings, rows int) {
+	p.step = train.New(learning.New(p.DB), table, p.bucket, rows, p.clock, logging.Discard())
+}
+
+// watched is a table whose queries a test watches, and whose sample it may draw itself.
+type watched struct {
+	train.Readings
+
+	ranges func(nodes []readings.NodeRef)
+	window func(r reading.Reading) // called for each that is read
+	sample func(start, end time.Time, rows int) ([]reading.Reading, error)
+}
+
+func (w *watched) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	if w.ranges != nil {
+		w.ranges(nodes)
+	}
+	return w.Readings.Ranges(ctx, nodes, start, end)
+}
+
+func (w *watched) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		for r, err := range w.Readings.Range(ctx, node, start, end) {
+			if w.window != nil {
+				w.window(r)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func (w *watched) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
+	if w.sample == nil {
+		return w.Readings.Sample(ctx, nodes, start, end, rows)
+	}
+	return func(yield func(reading.Reading, error) bool) {
+		sample, err := w.sample(start, end, rows)
+		for _, r := range sample {
+			if !yield(r, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(reading.Reading{}, err)
+		}
+	}
 }
 
 // newCustomer is a customer with sensors in one room, who hold their ids for ever.
@@ -99,8 +151,7 @@ func (p *fixture) sensor(customer, room int64, id string) {
 	p.exec(`UPDATE open_holds SET held_from = '-infinity'`)
 }
 
-// judge records a verdict on every thirty-seventh reading, which is odd, and on
-// one in ten others.
+// judge records a verdict on every thirty-seventh reading, which is odd, and on one in ten others.
 func (p *fixture) judge() (verdicts int) {
 	p.t.Helper()
 	for i, r := range p.series {
@@ -205,14 +256,12 @@ func TestRuns(t *testing.T) {
 
 	// Redelivery of an ended run does nothing.
 	again, _ := p.ended(run.ID)
-	if again.CompletedAt == nil || !again.CompletedAt.Equal(*run.CompletedAt) {
-		t.Errorf("delivered again: %+v, want %+v", again, run)
-	}
+	must.Hold(t, again.CompletedAt != nil && again.CompletedAt.Equal(*run.CompletedAt),
+		"delivered again: %+v, want %+v", again, run)
 }
 
-// TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where
-// nothing shows that new ones are no worse: no verdict, and too few readings
-// close enough to one another. Contract 7.10.
+// TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where nothing shows that new ones are no
+// worse: no verdict, and too few readings close enough to one another. Contract 7.10.
 func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1500)
@@ -230,9 +279,8 @@ func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 		!strings.Contains(m.Anomaly.Reason, "the live detector stays") || !strings.Contains(m.Forecasting.Reason, "the live forecaster stays") {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	if after := p.live(); after != live || *run.ModelVersion != live.Version() {
-		t.Errorf("in use is %+v, before was %+v, the run says %s", after, live, *run.ModelVersion)
-	}
+	must.Equal(t, "in use", live, p.live())
+	must.Equal(t, "the run says", live.Version(), *run.ModelVersion)
 }
 
 // TestFailures shows contract 7.10 for a run with too few readings.
@@ -244,9 +292,7 @@ func TestFailures(t *testing.T) {
 	if run.Status != learning.RunFailed || run.ErrorMessage == nil || !strings.Contains(*run.ErrorMessage, "too few readings") {
 		t.Errorf("of 100 readings: %+v", run)
 	}
-	if few.used() != 0 || verdicts == 0 {
-		t.Errorf("%d of %d verdicts used by a failed run", few.used(), verdicts)
-	}
+	must.Hold(t, few.used() == 0 && verdicts != 0, "%d of %d verdicts used by a failed run", few.used(), verdicts)
 
 	// A machine that is busy may need the two seconds before it asks for the bucket.
 	var away *fixture
@@ -274,13 +320,11 @@ func TestFailures(t *testing.T) {
 	// While another instance trains, the request is delivered again later.
 	id = few.begin()
 	must.Get(few.ClaimRun(t.Context(), id))(t)
-	if err := few.deliver(t.Context(), id); err == nil || push.IsPermanent(err) {
-		t.Errorf("claimed run: %v", err)
-	}
+	err = few.deliver(t.Context(), id)
+	must.Hold(t, err != nil && !push.IsPermanent(err), "claimed run: %v", err)
 }
 
-// TestDamagedModelsAreReplaced holds that a bucket whose models cannot be read
-// is mended by the next run.
+// TestDamagedModelsAreReplaced holds that a bucket whose models cannot be read is mended by the next run.
 func TestDamagedModelsAreReplaced(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 800)
@@ -289,9 +333,8 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	p.server.CreateObject(fakestorage.Object{ObjectAttrs: object.ObjectAttrs, Content: object.Content[:100]})
 	p.now = p.now.Add(time.Second)
 	run, m := p.ended(p.begin())
-	if run.Status != learning.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
-		t.Errorf("%+v, %+v", run, m)
-	}
+	must.Hold(t, run.Status == learning.RunCompleted && m.Anomaly.Published && m.Forecasting.Published,
+		"%+v, %+v", run, m)
 	_, _, err := p.bucket.Load(t.Context(), p.customer, p.live())
 	must.Do(t, err)
 }
@@ -312,16 +355,15 @@ func TestManyNodes(t *testing.T) {
 	}
 	p.store(rows)
 	for _, limit := range []int{7 * nodes, nodes / 2} {
-		p.step = train.New(learning.New(p.DB), p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard())
+		p.use(p.table, limit)
 		if run, _ := p.ended(p.begin()); run.Status != learning.RunCompleted || *run.TrainingDataCount < 1000 {
 			t.Errorf("of %d nodes with %d rows asked for: %+v", nodes, limit, run)
 		}
 	}
 }
 
-// TestAnotherCustomersNoiseChangesNothing trains and calibrates two customers of which one
-// sends noise and judges it wrongly, or does neither: the other's models, hours and
-// calibration are the same, byte for byte.
+// TestAnotherCustomersNoiseChangesNothing trains and calibrates two customers of which one sends noise and judges it
+// wrongly, or does neither: the other's models, hours and calibration are the same, byte for byte.
 func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -348,9 +390,7 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 		p.now = p.now.Add(24 * time.Hour) // after which the readings are of days that have ended
 		p.refresh()
 		names, err := p.bucket.List(t.Context(), p.customer)
-		if err != nil || len(names) < 2+1+28 {
-			t.Fatalf("%v, %v", names, err)
-		}
+		must.Hold(t, err == nil && len(names) >= 2+1+28, "%v, %v", names, err)
 		for _, name := range names {
 			all = append(all, p.artifact(name))
 		}
@@ -362,10 +402,9 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	must.Equal(t, "the artifacts are the same", true, slices.EqualFunc(artifacts(0.1), artifacts(30), bytes.Equal))
 }
 
-// TestAnotherHoldersReadingsAreInNoWindow trains on verdicts of two holds of an open identifier,
-// before and between which another customer held it: none of the other's readings are read for
-// the hour before a verdict, nor for one whose reading was dated ahead, into the other's time.
-// Contract 4.8.
+// TestAnotherHoldersReadingsAreInNoWindow trains on verdicts of two holds of an open identifier, before and between
+// which another customer held it: none of the other's readings are read for the hour before a verdict, nor for one
+// whose reading was dated ahead, into the other's time. Contract 4.8.
 func TestAnotherHoldersReadingsAreInNoWindow(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1500)
@@ -376,60 +415,19 @@ func TestAnotherHoldersReadingsAreInNoWindow(t *testing.T) {
 	p.exec(`
 		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback, created_at)
 		VALUES ('n1', $1, 'm', false, 'ok', $2)`, p.series[905].Time, p.series[899].Time)
-	table := &windowTable{Readings: p.table}
-	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
+	var mu sync.Mutex
+	var read []time.Time
+	p.use(&watched{Readings: p.table, window: func(r reading.Reading) {
+		mu.Lock()
+		defer mu.Unlock()
+		read = append(read, r.Time)
+	}}, 5000)
 	if run, m := p.ended(p.begin()); run.Status != learning.RunCompleted || m.Anomaly.Held < 100 || m.Anomaly.Held != *run.ValidatedDataCount-1 {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	for _, at := range table.read {
-		if at.Before(first) || !at.Before(until) && at.Before(second) {
-			t.Fatalf("a reading of %v is in a window; the holds are %v to %v, and from %v", at, first, until, second)
-		}
-	}
-}
-
-// windowTable is a table that remembers the times of the readings that were read for windows.
-type windowTable struct {
-	train.Readings
-
-	mu   sync.Mutex
-	read []time.Time
-}
-
-func (w *windowTable) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	return func(yield func(reading.Reading, error) bool) {
-		for r, err := range w.Readings.Range(ctx, node, start, end) {
-			w.mu.Lock()
-			w.read = append(w.read, r.Time)
-			w.mu.Unlock()
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
-}
-
-// sampler answers with a sample of its own, and remembers what it was asked for.
-type sampler struct {
-	train.Readings
-
-	sample     []reading.Reading
-	err        error // after the sample
-	start, end time.Time
-	rows       int
-}
-
-func (s *sampler) Sample(_ context.Context, _ []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
-	s.start, s.end, s.rows = start, end, rows
-	return func(yield func(reading.Reading, error) bool) {
-		for _, r := range s.sample {
-			if !yield(r, nil) {
-				return
-			}
-		}
-		if s.err != nil {
-			yield(reading.Reading{}, s.err)
-		}
+	for _, at := range read {
+		must.Hold(t, !at.Before(first) && (at.Before(until) || !at.Before(second)),
+			"a reading of %v is in a window; the holds are %v to %v, and from %v", at, first, until, second)
 	}
 }
 
@@ -439,8 +437,10 @@ func TestUnreadableHistory(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 600)
 	p.judge()
-	s := &sampler{Readings: p.table, sample: p.series, err: errors.New("table project.dataset is away")}
-	p.step = train.New(learning.New(p.DB), s, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
+	away := errors.New("table project.dataset is away")
+	p.use(&watched{Readings: p.table, sample: func(time.Time, time.Time, int) ([]reading.Reading, error) {
+		return p.series, away
+	}}, 5000)
 	run, _ := p.ended(p.begin())
 	if run.Status != learning.RunFailed || p.used() != 0 || strings.Contains(*run.ErrorMessage, "dataset") || !strings.Contains(*run.ErrorMessage, "the verdicts are kept") {
 		t.Errorf("%+v", run)
@@ -453,35 +453,18 @@ func TestStopKeepsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1500)
 	ctx, stop := context.WithCancel(t.Context())
-	p.step = train.New(learning.New(p.DB), &stopper{Readings: p.table, stop: stop}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
+	p.use(&watched{Readings: p.table, sample: func(time.Time, time.Time, int) ([]reading.Reading, error) {
+		stop()
+		return nil, ctx.Err()
+	}}, 5000)
 	id := p.begin()
-	if err := p.deliver(ctx, id); !errors.Is(err, context.Canceled) || push.IsPermanent(err) {
-		t.Errorf("stopped: %v", err)
-	}
+	err := p.deliver(ctx, id)
+	must.Hold(t, errors.Is(err, context.Canceled) && !push.IsPermanent(err), "stopped: %v", err)
 	must.Equal(t, "after a stop", learning.RunRunning, must.Get(p.TrainingRun(t.Context(), p.customer, id))(t).Status)
 	p.exec(`UPDATE model_training_runs SET claimed_at = claimed_at - interval '1 hour'`)
+	p.use(p.table, 5000)
 	again, _ := p.ended(id)
 	must.Equal(t, "delivered again", learning.RunCompleted, again.Status)
-}
-
-// stopper is a table whose function is stopped as it begins to draw a sample.
-type stopper struct {
-	train.Readings
-
-	stop func()
-}
-
-func (s *stopper) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
-	s.stop()
-	s.stop = func() {}
-	return s.Readings.Sample(ctx, nodes, start, end, rows)
-}
-
-// panicking is a table that panics where verdicts' readings are read.
-type panicking struct{ sampler }
-
-func (p *panicking) Range(context.Context, readings.NodeRef, time.Time, time.Time) iter.Seq2[reading.Reading, error] {
-	panic("nil map")
 }
 
 // TestPanicOfAParallelRead holds that one fails the run, and does not end the process.
@@ -489,10 +472,10 @@ func TestPanicOfAParallelRead(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 600)
 	p.judge()
-	p.step = train.New(learning.New(p.DB), &panicking{sampler{Readings: p.table, sample: p.series}}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
-	if run, _ := p.ended(p.begin()); run.Status != learning.RunFailed || p.used() != 0 {
-		t.Errorf("%+v", run)
-	}
+	all := func(time.Time, time.Time, int) ([]reading.Reading, error) { return p.series, nil }
+	p.use(&watched{Readings: p.table, sample: all, window: func(reading.Reading) { panic("nil map") }}, 5000)
+	run, _ := p.ended(p.begin())
+	must.Hold(t, run.Status == learning.RunFailed && p.used() == 0, "%+v", run)
 }
 
 // TestSampleOfFourWeeks holds that a run draws as many readings as TRAINING_ROWS says from
@@ -502,41 +485,38 @@ func TestSampleOfFourWeeks(t *testing.T) {
 	tooltest.Long(t)
 	artifact := func(newestFirst bool) []byte {
 		p := newFixture(t, 1500)
-		s := &sampler{Readings: p.table, sample: slices.Clone(p.series)}
+		sample := p.series
 		if newestFirst {
-			s.sample = slices.Concat(p.series[700:], p.series[:700])
+			sample = slices.Concat(p.series[700:], p.series[:700])
 		}
-		p.step = train.New(learning.New(p.DB), s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard())
+		p.use(&watched{Readings: p.table, sample: func(start, end time.Time, rows int) ([]reading.Reading, error) {
+			must.Hold(t, end.Equal(p.now) && end.Sub(start) == 28*24*time.Hour && rows == 1200,
+				"%d rows from %v to %v, now is %v", rows, start, end, p.now)
+			return sample, nil
+		}}, 1200)
 		p.ended(p.begin())
-		if !s.end.Equal(p.now) || s.end.Sub(s.start) != 28*24*time.Hour || s.rows != 1200 {
-			t.Errorf("%d rows from %v to %v, now is %v", s.rows, s.start, s.end, p.now)
-		}
 		return p.artifact(p.live().Detector)
 	}
 	must.Equal(t, "the order of channels changes nothing", true, bytes.Equal(artifact(false), artifact(true)))
 }
 
-// TestOlderVerdictsAreBounded holds that 200 of the verdicts that runs used are measured on
-// again.
+// TestOlderVerdictsAreBounded holds that 200 of the verdicts that runs used are measured on again.
 func TestOlderVerdictsAreBounded(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
 	p := newFixture(t, 2200)
-	if n := p.judge(); n <= 250 {
-		t.Fatalf("%d verdicts", n)
-	}
+	n := p.judge()
+	must.Hold(t, n > 250, "%d verdicts", n)
 	p.exec(`UPDATE prediction_feedback SET used_in_training = true`)
-	if run, m := p.ended(p.begin()); m.Anomaly.Held != 200 || *run.ValidatedDataCount != 0 {
-		t.Errorf("measured on %d: %+v", m.Anomaly.Held, run)
-	}
+	run, m := p.ended(p.begin())
+	must.Hold(t, m.Anomaly.Held == 200 && *run.ValidatedDataCount == 0, "measured on %d: %+v", m.Anomaly.Held, run)
 }
 
 func TestRowsOfARunAreBounded(t *testing.T) {
 	t.Parallel()
 	for rows, good := range map[int]bool{499: false, 500: true, 500_000: true, 500_001: false} {
 		err := train.Config{Rows: rows}.Validate()
-		if refused := err != nil && strings.Contains(err.Error(), "TRAINING_ROWS"); refused == good {
-			t.Errorf("%d rows: %v", rows, err)
-		}
+		refused := err != nil && strings.Contains(err.Error(), "TRAINING_ROWS")
+		must.Hold(t, refused != good, "%d rows: %v", rows, err)
 	}
 }

@@ -171,8 +171,7 @@ func TestFirstReading(t *testing.T) {
 	must.Equal(t, "score", 0.0, anomaly.Calibrate(nil).Score("n", "r", noon(), v))
 }
 
-// A neighbour that goes wrong moves the others' medians little, and one that is silent
-// not at all.
+// A neighbour that goes wrong moves the others' medians little, and one that is silent not at all.
 func TestWrongNeighbour(t *testing.T) {
 	t.Parallel()
 	surround := func(wrong anomaly.Air, heard time.Time) anomaly.Surroundings {
@@ -230,9 +229,8 @@ func TestNeighbours(t *testing.T) {
 	for range 20 {
 		nodes = append(nodes, anomaly.Placed{Room: "1", Slots: wave(0, 1)})
 	}
-	if got := anomaly.Neighbours(nodes)[0]; len(got) != anomaly.MaxNeighbours || got[0] != 6 {
-		t.Errorf("%v, want the eight most alike", got)
-	}
+	got := anomaly.Neighbours(nodes)[0]
+	must.Hold(t, len(got) == anomaly.MaxNeighbours && got[0] == 6, "%v, want the eight most alike", got)
 }
 
 func TestTemperatures(t *testing.T) {
@@ -311,12 +309,11 @@ func TestReasonOfEquals(t *testing.T) {
 	t.Parallel()
 	r := reading.Reading{Temperature: 22, Humidity: 40}
 	c := anomaly.Calibrate(nil)
-	if reason := c.Explain("n", "r", r, anomaly.Values{}); reason.Statistic != anomaly.Unchanged || reason.Quantity != "" || reason.High != 0 {
-		t.Errorf("%+v", reason)
-	}
+	reason := c.Explain("n", "r", r, anomaly.Values{})
+	must.Hold(t, reason.Statistic == anomaly.Unchanged && reason.Quantity == "" && reason.High == 0, "%+v", reason)
 	var v anomaly.Values
 	v[anomaly.TemperatureChange] = -6
-	reason := c.Explain("n", "r", r, v)
+	reason = c.Explain("n", "r", r, v)
 	must.Equal(t, "quantity", "temperature", reason.Quantity)
 	must.Equal(t, "band", [2]float64{28 - reason.Usual, 28 + reason.Usual}, [2]float64{reason.Low, reason.High}, near(1e-9))
 	must.Equal(t, "reason", "temperature rose 0.0 °C in an hour", anomaly.Reason{Statistic: anomaly.OwnTemperature1}.String())
@@ -379,8 +376,7 @@ func TestHealthy(t *testing.T) {
 	must.Equal(t, "a twentieth, the newest episode first", [2]int{5, 30}, taken(at(10), at(30), at(50)))
 }
 
-// What depends on the instrument is left out of hours that another one measured: the newest counts from three
-// days on.
+// What depends on the instrument is left out of hours that another one measured: the newest counts from three days on.
 func TestHealthyByInstrument(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -425,9 +421,8 @@ func TestHealthyByInstrument(t *testing.T) {
 	}
 	air := weeks(4, calm, 1)
 	at := air[5].Start.Add(time.Minute)
-	if got := anomaly.HealthyAir(air, []anomaly.Episode{{Start: at, End: at}}); len(got) != 93 || got[5].Start != air[8].Start {
-		t.Errorf("%d of 96 hours of air are left", len(got))
-	}
+	got := anomaly.HealthyAir(air, []anomaly.Episode{{Start: at, End: at}})
+	must.Hold(t, len(got) == 93 && got[5].Start.Equal(air[8].Start), "%d of 96 hours of air are left", len(got))
 }
 
 // How long values must be the same, how many of them, and how many make a roughness.
@@ -508,8 +503,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	} {
 		var below, from anomaly.Values
 		below[s], from[s] = math.Nextafter(-least, 0), -least
-		if c.Score("n00", "r0", noon(), below) >= c.Score("n00", "r0", noon(), from) {
-			t.Errorf("%s of %g counts no more than less", s, least)
-		}
+		must.Hold(t, c.Score("n00", "r0", noon(), below) < c.Score("n00", "r0", noon(), from),
+			"%s of %g counts no more than less", s, least)
 	}
 }

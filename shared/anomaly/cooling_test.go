@@ -49,9 +49,8 @@ func TestMovesOfRareReadings(t *testing.T) {
 	t.Parallel()
 	r := reading.Reading{Time: noon(), Temperature: 26, Humidity: 40}
 	hourly := anomaly.MovesOf(reading.Window{Age: []float64{3600}, Temperature: []float64{22}, Humidity: []float64{40}}, r, &anomaly.Day{}, math.NaN())
-	if hourly.Change[3] != 4 || !math.IsNaN(float64(hourly.Change[0])) {
-		t.Errorf("an hour ago: %v, want 4 °C within the longest span alone", hourly.Change)
-	}
+	must.Hold(t, hourly.Change[3] == 4 && math.IsNaN(float64(hourly.Change[0])),
+		"an hour ago: %v, want 4 °C within the longest span alone", hourly.Change)
 	short := reading.Window{Age: []float64{900, 600, 30}, Temperature: []float64{25, 25, 26}, Humidity: []float64{40, 40, 40}}
 	m := anomaly.MovesOf(short, r, dayOf(22), math.NaN())
 	must.Equal(t, "by a quarter of an hour, and of the day", [2]float32{1, 4}, [2]float32{m.Change[1], m.Change[3]})
@@ -60,8 +59,7 @@ func TestMovesOfRareReadings(t *testing.T) {
 	must.Equal(t, "without a temperature", float32(math.NaN()), none.Level, near(0))
 }
 
-// Each end is the median of three readings that are near, and which reading begins a change
-// depends on the age alone.
+// Each end is the median of three readings that are near, and which reading begins a change depends on the age alone.
 func TestMovesOfEdges(t *testing.T) {
 	t.Parallel()
 	none := math.NaN()
@@ -346,17 +344,15 @@ func TestTogether(t *testing.T) {
 	for _, n := range apart {
 		n.Move(reading.Window{}, reading.Reading{Time: noon().Add(time.Second), Temperature: math.NaN(), Humidity: 40})
 	}
-	if m, heard := anomaly.Together(noon().Add(time.Second), apart); heard != 3 || !(m.Change[0] > 4) {
-		t.Errorf("once the humidities came, too: %+v of %d", m, heard)
-	}
+	m, heard := anomaly.Together(noon().Add(time.Second), apart)
+	must.Hold(t, heard == 3 && m.Change[0] > 4, "once the humidities came, too: %+v of %d", m, heard)
 	silent := warming(1, 1, 1, 1)
-	if m, heard := anomaly.Together(noon().Add(6*time.Minute), silent); heard != 0 || !math.IsNaN(float64(m.Level)) {
-		t.Errorf("six minutes later: %+v of %d", m, heard)
-	}
+	m, heard = anomaly.Together(noon().Add(6*time.Minute), silent)
+	must.Hold(t, heard == 0 && math.IsNaN(float64(m.Level)), "six minutes later: %+v of %d", m, heard)
 	for _, n := range silent[1:] { // heard by another instance, which knows their windows
 		*n = anomaly.Live{Heard: noon()}
 	}
-	m, _ := anomaly.Together(noon(), silent)
+	m, _ = anomaly.Together(noon(), silent)
 	must.Equal(t, "one of four speaks for the room", float32(math.NaN()), m.Level, near(0))
 }
 
@@ -369,6 +365,15 @@ func weeks(days int, level func(day, hour int) float64, rise float32) (air []ano
 		air = append(air, c)
 	}
 	return air
+}
+
+// eachDay lets the air rise by so much in one hour of each day.
+func eachDay(air []anomaly.Climate, hour int, rise [4]float32) {
+	for i := range air {
+		if air[i].Start.Hour() == hour {
+			air[i].Rise = rise
+		}
+	}
 }
 
 func calm(int, int) float64 { return 22 }
@@ -482,27 +487,18 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 // A cooling that fails each night is told the third time, and the tenth, as the first.
 func TestNightlyFailureIsNotLearned(t *testing.T) {
 	t.Parallel()
-	air := weeks(28, calm, 0.4)
-	for i := range air[15*24:] {
-		if c := &air[15*24+i]; c.Start.Hour() == 2 {
-			c.Rise = [4]float32{1, 2, 4, 6}
-		}
-	}
 	night := anomaly.Moves{Change: [4]float32{1, 2, 4, 6}, Level: 22}
+	air := weeks(28, calm, 0.4)
+	eachDay(air[15*24:], 2, night.Change)
 	at := noon().Add(14 * time.Hour)
 	told, _ := roomOf(air).Cooling("n", "r", at, night, night, 4)
 	must.Equal(t, "after thirteen nights", "cooling", told.Cause)
-	for i := range air { // as at a site that always did so
-		if c := &air[i]; c.Start.Hour() == 2 {
-			c.Rise = [4]float32{1, 2, 4, 6}
-		}
-	}
+	eachDay(air, 2, night.Change) // as at a site that always did so
 	told, _ = roomOf(air).Cooling("n", "r", at, night, night, 4)
 	must.Equal(t, "what it always did", "", told.Reason)
 }
 
-// A change is learned in the first week, and later where it is of three degrees or a fifth more than
-// ever before.
+// A change is learned in the first week, and later where it is of three degrees or a fifth more than ever before.
 func TestWhatIsLearned(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -536,11 +532,7 @@ func TestWhatIsLearned(t *testing.T) {
 func TestCoolingIsJudgedByTheHour(t *testing.T) {
 	t.Parallel()
 	air := weeks(28, calm, 0.3)
-	for i := range air {
-		if c := &air[i]; c.Start.Hour() == 7 {
-			c.Rise = [4]float32{5, 5, 5, 5}
-		}
-	}
+	eachDay(air, 7, [4]float32{5, 5, 5, 5})
 	c, alone := roomOf(air), anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: air}})
 	nobody, _ := anomaly.Together(noon(), nil)
 	for _, at := range []struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/artifact"
+	"coldaisle.dev/shared/must"
 )
 
 const prefix = "coldaisle test 1\n"
@@ -17,14 +18,10 @@ func TestEveryByte(t *testing.T) {
 	t.Parallel()
 	whole := artifact.Seal(prefix, []byte("content"))
 	r, err := artifact.Open(prefix, whole)
-	if err != nil || string(r.Bytes(7)) != "content" || r.End() != nil {
-		t.Fatalf("read back: %v", err)
-	}
+	must.Hold(t, err == nil && string(r.Bytes(7)) == "content" && r.End() == nil, "read back: %v", err)
 	refused := func(name string, prefix string, b []byte) {
 		t.Helper()
-		if _, err := artifact.Open(prefix, b); !errors.Is(err, artifact.ErrUnusable) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(artifact.Open(prefix, b)), artifact.ErrUnusable)
 	}
 	for at := range whole {
 		for bit := range 8 {

@@ -11,9 +11,7 @@ import (
 func TestPort(t *testing.T) {
 	t.Parallel()
 	port, err := Port(t.Context())
-	if err != nil || port < first || port >= last {
-		t.Fatalf("port %d, %v", port, err)
-	}
+	must.Hold(t, err == nil && port >= first && port < last, "port %d, %v", port, err)
 	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprint(":", port)))(t)
 	must.Do(t, listener.Close())
 }

@@ -2,6 +2,7 @@ package cloudsql_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -50,9 +51,8 @@ func TestWritesGoOnAfterReadOnly(t *testing.T) {
 	must.Do(t, err)
 	defer end()
 	set("on")
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE written ()`); err == nil {
-		t.Error("a database that takes no changes took one")
-	}
+	_, err = pool.Exec(t.Context(), `CREATE TABLE written ()`)
+	must.Hold(t, err != nil, "a database that takes no changes took one")
 	set("off")
 	must.Get(pool.Exec(t.Context(), `CREATE TABLE written ()`))(t)
 }
@@ -74,9 +74,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	must.Do(t, syscall.Kill(dead, syscall.SIGSTOP))
 	defer func() { _ = syscall.Kill(dead, syscall.SIGCONT) }()
 	<-time.After(2 * time.Second) // who was idle for less is not asked
-	if ask() == dead {
-		t.Error("a process that is stopped has answered")
-	}
+	must.Hold(t, ask() != dead, "a process that is stopped has answered")
 }
 
 func TestOpenConnectsToNothing(t *testing.T) {
@@ -85,9 +83,8 @@ func TestOpenConnectsToNothing(t *testing.T) {
 	_, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: "postgres://nobody@192.0.2.1/none", MaxConns: 1})
 	must.Do(t, err)
 	end()
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("opening an unreachable database took %v", took)
-	}
+	took := time.Since(began)
+	must.Hold(t, took <= time.Minute, "opening an unreachable database took %v", took)
 }
 
 func TestOpenKeepsThePasswordToItself(t *testing.T) {
@@ -110,12 +107,8 @@ func TestConfig(t *testing.T) {
 		"nothing":               {nil, "DATABASE_URL"},
 		"no connections":        {[]string{"DATABASE_URL=postgres://x", "DB_MAX_CONNS=0"}, "DB_MAX_CONNS"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := config.Load[cloudsql.Config](c.environ)
-			if (err != nil) != (c.wantError != "") || (err != nil && !strings.Contains(err.Error(), c.wantError)) {
-				t.Errorf("got %v, want an error about %q", err, c.wantError)
-			}
-		})
+		_, err := config.Load[cloudsql.Config](c.environ)
+		must.Equal(t, fmt.Sprintf("%s is refused: %v", name, err), c.wantError != "", err != nil)
+		must.Contain(t, name, fmt.Sprint(err), c.wantError)
 	}
 }

@@ -1,10 +1,16 @@
 package config_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,25 +79,17 @@ func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 		},
 		"a rule of the settings' own": {[]string{"PROJECT_ID=a", "PORT=70000"}, []string{"config: PORT must be between 1 and 65535"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := config.Load[settings](c.environ)
-			if err == nil {
-				t.Fatal("loaded without an error")
-			}
-			got := strings.Split(err.Error(), "\n")
-			must.Contain(t, "the error", err.Error(), c.want...)
-			must.Equal(t, fmt.Sprintf("lines: %q", got), len(c.want), len(got))
-		})
+		refused := fmt.Sprint(must.Err(config.Load[settings](c.environ)))
+		must.Contain(t, name, refused, c.want...)
+		must.Equal(t, name+": lines", len(c.want), strings.Count(refused, "\n")+1)
 	}
 }
 
 func TestLoadRepeatsNoValue(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load[settings]([]string{"PROJECT_ID=a", "PORT=hunter2secret"})
-	if err == nil || strings.Contains(err.Error(), "hunter2secret") {
-		t.Errorf("error %v: want one that keeps the value to itself", err)
-	}
+	must.Hold(t, err != nil && !strings.Contains(err.Error(), "hunter2secret"),
+		"error %v: want one that keeps the value to itself", err)
 }
 
 func TestPrintError(t *testing.T) {
@@ -99,4 +97,71 @@ func TestPrintError(t *testing.T) {
 	var out bytes.Buffer
 	config.PrintError(&out, "ingest", errors.Join(errors.New("A is required"), errors.New("B is required")))
 	must.Equal(t, "reported", "ingest: A is required\ningest: B is required\n", out.String())
+}
+
+// FuzzLoad loads any text as settings: it is taken within its rules, or refused
+// in lines that name the setting and never repeat what may be a secret.
+func FuzzLoad(f *testing.F) {
+	f.Add("project", "8080", "50", "5ms")
+	f.Add("", "99999", "NaN", "-1h")
+	f.Add("p\nq", "0x10", "1e999", "9999999999999h")
+	f.Fuzz(func(t *testing.T, project, port, limit, linger string) {
+		loaded, err := config.Load[settings]([]string{"PROJECT_ID=" + project, "PORT=" + port, "MAX_ALLOWED_TEMP=" + limit, "LINGER=" + linger})
+		must.Hold(t, err != nil || (loaded.Project != "" && loaded.Port >= 1 && loaded.Port <= 65535),
+			"%+v was taken", loaded)
+		const secret = "s3cr3t"
+		_, err = config.Load[settings]([]string{"PROJECT_ID=" + project, "PORT=" + secret + port, "MAX_ALLOWED_TEMP=" + secret + limit, "LINGER=" + secret + linger})
+		must.Hold(t, err != nil && !strings.Contains(err.Error(), secret), "refused as %v", err)
+		for line := range strings.Lines(err.Error()) {
+			must.Hold(t, strings.TrimSpace(line) != "", "an empty line in %q", err)
+		}
+	})
+}
+
+// TestMain is also the program that TestPrograms starts.
+func TestMain(m *testing.M) {
+	how, started := os.LookupEnv("CONFIG_TEST_PROGRAM")
+	if !started {
+		os.Exit(m.Run())
+	}
+	config.Main("probe", func(ctx context.Context) error {
+		switch how {
+		case "help":
+			return fmt.Errorf("command line: %w", flag.ErrHelp)
+		case "fails":
+			return errors.New("one\ntwo")
+		case "waits":
+			fmt.Println("ready")
+			<-ctx.Done()
+			return errors.New("told to stop")
+		default:
+			return nil
+		}
+	})
+}
+
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[string]string{
+		"works": "", "help": "", "fails": "probe: one\nprobe: two\n", "waits": "probe: told to stop\n",
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			program := exec.CommandContext(t.Context(), os.Args[0])
+			program.Env = append(os.Environ(), "CONFIG_TEST_PROGRAM="+how)
+			var said strings.Builder
+			program.Stderr = &said
+			output := must.Get(program.StdoutPipe())(t)
+			must.Do(t, program.Start())
+			if how == "waits" {
+				must.Hold(t, bufio.NewScanner(output).Scan(), "not started")
+				must.Do(t, program.Process.Signal(syscall.SIGTERM))
+			}
+			err := program.Wait()
+			if failed := err != nil; failed != (want != "") || failed && program.ProcessState.ExitCode() != 1 {
+				t.Errorf("ended with %v", err)
+			}
+			must.Equal(t, "said", want, said.String())
+		})
+	}
 }

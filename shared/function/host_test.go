@@ -54,25 +54,10 @@ func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 	must.Equal(t, "opened before any message", int64(0), opened.Load())
 	var posts sync.WaitGroup
 	for range 20 {
-		posts.Go(func() {
-			must.Equal(t, "answered", http.StatusNoContent, post(t, server.URL))
-		})
+		posts.Go(func() { must.Equal(t, "answered", http.StatusNoContent, post(t, server.URL)) })
 	}
 	posts.Wait()
 	must.Equal(t, "openings", int64(1), opened.Load())
-}
-
-func TestHostTriesToOpenAgain(t *testing.T) {
-	t.Parallel()
-	var opened atomic.Int64
-	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
-		if opened.Add(1) == 1 {
-			return nil, errors.New("database is away")
-		}
-		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }}, nil
-	})
-	must.Equal(t, "first answered", http.StatusServiceUnavailable, post(t, server.URL))
-	must.Equal(t, "second answered", http.StatusNoContent, post(t, server.URL))
 }
 
 type fails struct{}
@@ -133,15 +118,11 @@ func TestHostDrains(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- h.Drain(t.Context()) }()
 	must.Eventually(t, "a draining host takes no messages", func() bool { return post(t, server.URL) == http.StatusServiceUnavailable })
-	if ended.Load() {
-		t.Error("clients closed under a message in flight")
-	}
+	must.Hold(t, !ended.Load(), "clients closed under a message in flight")
 	close(release)
 	must.Do(t, <-drained)
 	must.Equal(t, "message in flight", http.StatusNoContent, <-answered)
-	if !ended.Load() {
-		t.Error("clients not closed")
-	}
+	must.Hold(t, ended.Load(), "clients not closed")
 	must.Contain(t, "the last counters", lines.String(), `"messages_processed":`)
 }
 
@@ -172,26 +153,6 @@ func TestHostDrainEnds(t *testing.T) {
 	posting.Wait()
 }
 
-func TestHandlerRefusesMissingSettings(t *testing.T) {
-	t.Parallel()
-	type settings struct {
-		function.CommonConfig
-
-		Topic string `env:"ALERT_TOPIC,required"`
-	}
-	var output bytes.Buffer
-	code := -1
-	function.Handler(function.Process{
-		Errors: &output, Exit: func(c int) { code = c }, Clock: time.Now,
-	}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, error) {
-		return nil, errors.New("never opened")
-	})
-	must.Equal(t, "exit", 1, code)
-	for _, name := range []string{"PROJECT_ID", "DEAD_LETTER_TOPIC", "ALERT_TOPIC"} {
-		must.Contain(t, "the log", output.String(), "probe: "+name+" is required")
-	}
-}
-
 // OwnConfig is a function's part of the config; it refuses a topic.
 type OwnConfig struct {
 	Topic string `env:"ALERT_TOPIC"`
@@ -204,30 +165,30 @@ func (c OwnConfig) Validate() error {
 	return nil
 }
 
-// TestHandlerRefusesInvalidSettings shows that a malformed value is the only error, and that
+// TestHandlerRefusesSettings shows that what is missing or malformed is the only error, and that
 // otherwise the function's own settings and the database's are refused at once.
-func TestHandlerRefusesInvalidSettings(t *testing.T) {
+func TestHandlerRefusesSettings(t *testing.T) {
 	t.Parallel()
 	type settings struct {
 		function.CommonConfig
 		OwnConfig
 	}
 	const database = "DATABASE_URL, or INSTANCE_CONNECTION_NAME, DB_USER and DB_NAME, are required\n"
-	for variable, want := range map[string]string{
-		"DB_MAX_CONNS=many": "probe: DB_MAX_CONNS is not a valid whole number\n",
-		"ALERT_TOPIC=good":  "probe: config: " + database,
-		"ALERT_TOPIC=bad":   "probe: config: ALERT_TOPIC is bad\nprobe: " + database,
+	for environ, want := range map[string]string{
+		"": "probe: PROJECT_ID is required and not set\nprobe: DEAD_LETTER_TOPIC is required and not set\n",
+		"PROJECT_ID=p DEAD_LETTER_TOPIC=d DB_MAX_CONNS=many": "probe: DB_MAX_CONNS is not a valid whole number\n",
+		"PROJECT_ID=p DEAD_LETTER_TOPIC=d ALERT_TOPIC=good":  "probe: config: " + database,
+		"PROJECT_ID=p DEAD_LETTER_TOPIC=d ALERT_TOPIC=bad":   "probe: config: ALERT_TOPIC is bad\nprobe: " + database,
 	} {
 		var output bytes.Buffer
 		code := -1
 		function.Handler(function.Process{
-			Environ: []string{"PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", variable}, Errors: &output, Exit: func(c int) { code = c }, Clock: time.Now,
+			Environ: strings.Fields(environ), Errors: &output, Exit: func(c int) { code = c }, Clock: time.Now,
 		}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, error) {
 			return nil, errors.New("never opened")
 		})
-		if code != 1 || output.String() != want {
-			t.Errorf("%s: exit %d, %q, want %q", variable, code, output.String(), want)
-		}
+		must.Hold(t, code == 1 && output.String() == want,
+			"%s: exit %d, %q, want %q", environ, code, output.String(), want)
 	}
 }
 
@@ -247,11 +208,8 @@ func TestClientsAreClosedWhenTheFunctionDoesNotOpen(t *testing.T) {
 	for range 2 {
 		recorder := httptest.NewRecorder()
 		handler(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"message":{"messageId":"1","data":"e30="},"subscription":"s"}`)))
-		if recorder.Code < http.StatusInternalServerError {
-			t.Errorf("answered %d", recorder.Code)
-		}
+		must.Hold(t, recorder.Code >= http.StatusInternalServerError, "answered %d", recorder.Code)
 	}
-	if opened.Load() != 2 || closed.Load() != 2 {
-		t.Errorf("opened %d times, closed %d, want 2 and 2", opened.Load(), closed.Load())
-	}
+	must.Hold(t, opened.Load() == 2 && closed.Load() == 2,
+		"opened %d times, closed %d, want 2 and 2", opened.Load(), closed.Load())
 }

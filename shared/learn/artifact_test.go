@@ -15,8 +15,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestHeaderOfAnyLength holds that a wrong length of the header is refused where the
-// checksum is right.
+// TestHeaderOfAnyLength holds that a wrong length of the header is refused where the checksum is right.
 func TestHeaderOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, length := range []uint32{0, 1, 3, math.MaxInt32, math.MaxUint32} {
@@ -49,9 +48,8 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	}
 	must.Equal(t, "still", []float64{0, 0}, changes())
 	row[features.TemperatureTrend], row[features.HumidityTrend] = -0.2, 0.3
-	if c := changes(); c[0] == 0 || c[1] == 0 {
-		t.Errorf("moving: %v", c)
-	}
+	c := changes()
+	must.Hold(t, c[0] != 0 && c[1] != 0, "moving: %v", c)
 	persistence := &Forecaster{Info: f.Info}
 	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
 }

@@ -23,8 +23,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// rack is a node in a room whose cooling comes and goes, read every 30 s, with
-// spikes at known readings.
+// rack is a node in a room whose cooling comes and goes, read every 30 s, with spikes at known readings.
 func rack(id string, n int, seed uint64) (s learn.NodeHistory, odd []bool) {
 	random := rand.New(rand.NewPCG(seed, 5))
 	s.NodeID = id
@@ -145,8 +144,7 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 	}
 }
 
-// TestGate holds that a detector takes the place of one that agrees less with the verdicts,
-// and of no other.
+// TestGate holds that a detector takes the place of one that agrees less with the verdicts, and of no other.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -157,9 +155,7 @@ func TestGate(t *testing.T) {
 	jumpy.Threshold, calm.Threshold = 0, 1
 	for _, worse := range []*learn.Detector{&jumpy, &calm} {
 		m := train(t, learn.Input{History: history, Labels: labels, LiveDetector: worse, Seed: 2, Run: 2}).Metrics.Anomaly
-		if !m.Published || *m.F1 <= *m.LiveF1 {
-			t.Errorf("in place of one with threshold %g: %+v", worse.Threshold, m)
-		}
+		must.Hold(t, m.Published && *m.F1 > *m.LiveF1, "in place of one with threshold %g: %+v", worse.Threshold, m)
 	}
 	noise, _ := site(4, 600, 50)
 	for i := range noise {
@@ -214,15 +210,13 @@ func TestGateAllowsForChance(t *testing.T) {
 			labels[5+c.lost+i].Anomalous = false
 		}
 		m := train(t, learn.Input{History: history, Labels: labels, LiveDetector: &live, Seed: 2}).Metrics.Anomaly
-		if m.Published != c.published || !strings.Contains(m.Reason, c.reason) {
-			t.Errorf("%d lost, %d won: %v, %s", c.lost, c.won, m.Published, m.Reason)
-		}
+		must.Hold(t, m.Published == c.published && strings.Contains(m.Reason, c.reason),
+			"%d lost, %d won: %v, %s", c.lost, c.won, m.Published, m.Reason)
 	}
 }
 
-// TestLiveDetectorStaysWithoutVerdicts holds that nothing but a verdict takes the
-// live detector's place, and that verdicts among which is no anomaly count too:
-// by them, the one with fewer false alarms is better. Contract 7.10.
+// TestLiveDetectorStaysWithoutVerdicts holds that nothing but a verdict takes the live detector's place, and that
+// verdicts among which is no anomaly count too: by them, the one with fewer false alarms is better. Contract 7.10.
 func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -234,9 +228,8 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 		must.Equal(t, "there is a detector", result.Metrics.Anomaly.Published, result.Detector != nil)
 		return result.Metrics.Anomaly
 	}
-	if m := gate(live, nil); m.Published || !strings.Contains(m.Reason, "the live detector stays") {
-		t.Errorf("without verdicts: %+v", m)
-	}
+	m := gate(live, nil)
+	must.Hold(t, !m.Published && strings.Contains(m.Reason, "the live detector stays"), "without verdicts: %+v", m)
 	var normal []learn.Labelled
 	for _, j := range judged(history, odd, false) {
 		if !j.Anomalous {
@@ -286,9 +279,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	history, _ := site(4, 800, 7)
 	trained := train(t, learn.Input{History: history, Seed: 1})
 	m, lively := trained.Metrics.Forecasting, trained.Forecaster
-	if !m.Published || m.Temperature != "forest" || m.SkillTemperature == nil || *m.SkillTemperature < 0.04 {
-		t.Errorf("on rooms whose cooling comes and goes: %+v", m)
-	}
+	must.Hold(t, m.Published && m.Temperature == "forest" && m.SkillTemperature != nil && *m.SkillTemperature >= 0.04,
+		"on rooms whose cooling comes and goes: %+v", m)
 	skill := learn.MeasureForecaster(lively, history)
 	var ratios float64
 	for _, r := range skill.Ratios {
@@ -312,10 +304,9 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 			node.Readings[i].Humidity = math.NaN()
 		}
 	}
-	if m := train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting; m.Temperature != "forest" ||
-		m.Humidity != "persistence" || m.MAEHumidity != nil {
-		t.Errorf("of nodes that measure no humidity: %+v", m)
-	}
+	m = train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting
+	must.Hold(t, m.Temperature == "forest" && m.Humidity == "persistence" && m.MAEHumidity == nil,
+		"of nodes that measure no humidity: %+v", m)
 	// Where nothing but noise changes there is nothing to learn.
 	random := rand.New(rand.NewPCG(1, 1))
 	still := learn.NodeHistory{NodeID: "still"}
@@ -344,9 +335,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 			}
 		}
 	}
-	if missT >= changeT || missH >= changeH {
-		t.Errorf("misses %g of changes of %g °C, %g of %g %%", missT, changeT, missH, changeH)
-	}
+	must.Hold(t, missT < changeT && missH < changeH,
+		"misses %g of changes of %g °C, %g of %g %%", missT, changeT, missH, changeH)
 	for i, w := range features.Windows(still.Readings) {
 		if i == 100 {
 			r := still.Readings[i]
@@ -396,9 +386,8 @@ func TestNothingChangesInStillStretches(t *testing.T) {
 			still++
 		}
 	}
-	if still < 1000 || moved < 500 {
-		t.Errorf("no change in %d of 1300 still readings, a change in %d of 600 others", still, moved)
-	}
+	must.Hold(t, still >= 1000 && moved >= 500,
+		"no change in %d of 1300 still readings, a change in %d of 600 others", still, moved)
 }
 
 // TestTooFewReadings shows contract 7.10.
@@ -523,5 +512,61 @@ func BenchmarkTrain(b *testing.B) {
 	live := train(b, learn.Input{History: history, Seed: 1}).Detector
 	for b.Loop() {
 		train(b, learn.Input{History: history, Labels: verdicts, LiveDetector: live, Seed: 2})
+	}
+}
+
+// constant is a window in which nothing changes: 20 °C and 40 %.
+func constant(n int) reading.Window {
+	var w reading.Window
+	for i := range n {
+		w.Age = append(w.Age, float64(30*(n-i)))
+		w.Temperature, w.Humidity = append(w.Temperature, 20), append(w.Humidity, 40)
+	}
+	return w
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	lively := constant(100)
+	for i := range 60 {
+		lively.Temperature[i] += float64(i%5) / 10
+	}
+	habit := constant(100) // repeats itself often, by twelves
+	for i := range habit.Temperature {
+		habit.Temperature[i] = 20 + float64(i/12%2)/10
+	}
+	// repeated holds other values for so many readings, then something else, then 20 °C and 40 %.
+	repeated := func(before, now int) reading.Window {
+		w := constant(before + 1 + now)
+		for i := range before {
+			w.Temperature[i], w.Humidity[i] = 21, 41
+		}
+		w.Temperature[before], w.Humidity[before] = 22, 42
+		return w
+	}
+	for name, c := range map[string]struct {
+		window                reading.Window
+		temperature, humidity float64
+		want                  learn.Reason
+	}{
+		"ordinary":                   {lively, 20.3, 41, learn.Normal},
+		"no window":                  {reading.Window{}, 20, 40, learn.Normal},
+		"above the sensor's range":   {lively, 80.1, 40, learn.OutOfRange},
+		"at its lower end":           {lively, -40, 40, learn.OutOfRange},
+		"saturated":                  {lively, 20, 100, learn.OutOfRange},
+		"dry as nothing":             {reading.Window{}, 20, 0, learn.OutOfRange},
+		"stuck after a lively time":  {lively, 20, 40, learn.Stuck},
+		"only one value stuck":       {lively, 20, 40.5, learn.Normal},
+		"stuck for as long as known": {constant(60), 20, 40, learn.Stuck},
+		"quiet for half an hour":     {constant(59), 20, 40, learn.Normal},
+		"quiet by habit":             {habit, 20, 40, learn.Normal},
+		"repeated 20 times":          {repeated(1, 20), 20, 40, learn.Stuck},
+		"repeated 19 times":          {repeated(1, 19), 20, 40, learn.Normal},
+		"four times as long":         {repeated(7, 24), 20, 40, learn.Stuck}, // seven readings repeat one six times
+		"less than four times":       {repeated(7, 23), 20, 40, learn.Normal},
+		"at the upper end":           {lively, 80, 41, learn.Normal},
+	} {
+		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
+		must.Equal(t, name, c.want, (*learn.Detector)(nil).Detect(c.window, r).Reason)
 	}
 }

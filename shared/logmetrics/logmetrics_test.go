@@ -49,9 +49,7 @@ func TestCountersLoseNothingBetweenGoroutines(t *testing.T) {
 	}
 	adding.Wait()
 	counts.Flush(t.Context())
-	if !bytes.Contains(out.Bytes(), []byte(`"n":8000`)) {
-		t.Errorf("counted %s", out.String())
-	}
+	must.Hold(t, bytes.Contains(out.Bytes(), []byte(`"n":8000`)), "counted %s", out.String())
 }
 
 func TestNilCountersCountNothing(t *testing.T) {

@@ -1,7 +1,6 @@
 package maintenance_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -51,9 +50,8 @@ func TestValidate(t *testing.T) {
 		if c.want == "" && got == nil {
 			continue
 		}
-		if len(got) != 1 || !strings.HasPrefix(got[0].Field+" "+got[0].Message, c.want) || c.want == "" {
-			t.Errorf("%s: %v, want %q", name, got, c.want)
-		}
+		must.Hold(t, len(got) == 1 && strings.HasPrefix(got[0].Field+" "+got[0].Message, c.want) && c.want != "",
+			"%s: %v, want %q", name, got, c.want)
 	}
 }
 
@@ -64,26 +62,29 @@ func TestZone(t *testing.T) {
 	}
 	// Some machines know these, and others do not.
 	for _, name := range []string{"", "Local", "localtime", "posixrules", "posix/Europe/Zurich", "right/UTC", "Atlantis/Capital", "Europe//Zurich", "Europe/./Zurich", "Europe/Zurich/", "../etc/passwd"} {
-		if _, err := maintenance.Zone(name); !errors.Is(err, maintenance.ErrZone) {
-			t.Errorf("%q: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(maintenance.Zone(name)), maintenance.ErrZone)
 	}
 }
 
-func TestOnce(t *testing.T) {
+// TestOneOccurrence is of a window without weekdays, and of one that recurs, does not begin with a second and ends
+// with its first occurrence.
+func TestOneOccurrence(t *testing.T) {
 	t.Parallel()
-	start := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
-	w := maintenance.Window{Start: start, Duration: time.Hour}
-	for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
-		if _, end, inside := w.At(start.Add(offset)); inside != want || !end.Equal(start.Add(time.Hour)) {
-			t.Errorf("%s after its start: %v, ends %s", offset, inside, end)
+	friday := time.Date(2026, 11, 20, 22, 0, 0, 500_000_000, in(t, "Europe/Zurich"))
+	for _, w := range []maintenance.Window{
+		{Start: time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC), Duration: time.Hour},
+		{Start: friday, Duration: time.Hour, Weekdays: []time.Weekday{time.Friday}, Until: friday.Add(time.Hour)},
+	} {
+		must.Equal(t, "faults", 0, len(w.Validate()))
+		for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
+			_, end, inside := w.At(w.Start.Add(offset))
+			must.Hold(t, inside == want && (end.Equal(w.Start.Add(time.Hour)) || !inside && w.Weekdays != nil),
+				"%s after its start: %v, ends %s", offset, inside, end)
 		}
-	}
-	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {
-		t.Errorf("next from its start: %s, %s, %v", next, end, ok)
-	}
-	if _, _, ok := w.Next(start.Add(1)); ok {
-		t.Error("it happens once")
+		next, end, ok := w.Next(w.Start)
+		must.Hold(t, ok && next.Equal(w.Start) && end.Equal(w.Start.Add(time.Hour)), "next from its start: %s, %s, %v", next, end, ok)
+		_, _, ok = w.Next(w.Start.Add(1))
+		must.Hold(t, !ok, "%+v happens again", w)
 	}
 }
 
@@ -123,9 +124,8 @@ func TestWeekly(t *testing.T) {
 		{time.Date(2027, 3, 28, 21, 0, 0, 0, time.UTC), true},
 		{at(2027, 4, 3, 23, 30), false}, // after the last
 	} {
-		if _, _, inside := w.At(c.at.UTC()); inside != c.want {
-			t.Errorf("%s: inside %v", c.at, inside)
-		}
+		_, _, inside := w.At(c.at.UTC())
+		must.Hold(t, inside == c.want, "%s: inside %v", c.at, inside)
 	}
 	for from, want := range map[time.Time]time.Time{
 		at(2026, 1, 1, 0, 0):    at(2026, 10, 10, 23, 0),
@@ -137,9 +137,8 @@ func TestWeekly(t *testing.T) {
 			t.Errorf("next from %s: %s to %s, %v", from, next, end, ok)
 		}
 	}
-	if next, _, ok := w.Next(at(2027, 3, 29, 0, 0)); ok {
-		t.Errorf("after the last comes %s", next)
-	}
+	next, _, ok := w.Next(at(2027, 3, 29, 0, 0))
+	must.Hold(t, !ok, "after the last comes %s", next)
 }
 
 // TestByClocks has the nights on which clocks show a time twice or skip it, in zones of which [time.Date]
@@ -164,9 +163,8 @@ func TestByClocks(t *testing.T) {
 	} {
 		clocks := must.Get(time.Parse("2006-01-02 15:04", c.clocks))(t)
 		got, shown := maintenance.ByClocks(clocks, in(t, c.zone))
-		if got.UTC().Format("2006-01-02 15:04") != c.want || shown != c.shown {
-			t.Errorf("%s in %s: %s, shown %v", c.clocks, c.zone, got.UTC(), shown)
-		}
+		must.Hold(t, got.UTC().Format("2006-01-02 15:04") == c.want && shown == c.shown,
+			"%s in %s: %s, shown %v", c.clocks, c.zone, got.UTC(), shown)
 	}
 }
 
@@ -176,9 +174,7 @@ func TestLongestWindow(t *testing.T) {
 	kiritimati := in(t, "Pacific/Kiritimati") // UTC+14
 	start := time.Date(2026, 11, 18, 6, 0, 0, 0, kiritimati)
 	w := maintenance.Window{Start: start, Duration: 166 * time.Hour, Weekdays: []time.Weekday{time.Wednesday}}
-	if err := w.Validate(); len(err) > 0 {
-		t.Fatal(err)
-	}
+	must.Equal(t, "faults", 0, len(w.Validate()))
 	for hours := range 400 {
 		at := start.Add(time.Duration(hours) * time.Hour)
 		want := hours%168 < 166
@@ -186,26 +182,6 @@ func TestLongestWindow(t *testing.T) {
 			t.Errorf("%d hours after its start: %v, began %s", hours, inside, begin)
 		}
 	}
-	if next, _, ok := w.Next(start.Add(time.Minute).UTC()); !ok || !next.Equal(start.AddDate(0, 0, 7)) {
-		t.Errorf("next %s", next)
-	}
-}
-
-// TestFractionalStart is a window that recurs and does not begin with a second: its first
-// occurrence is one.
-func TestFractionalStart(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2026, 11, 20, 22, 0, 0, 500_000_000, in(t, "Europe/Zurich")) // a Friday
-	w := maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{time.Friday}, Until: start.Add(time.Hour)}
-	if err := w.Validate(); len(err) > 0 {
-		t.Error(err)
-	}
-	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {
-		t.Errorf("next from its start: %s to %s, %v", next, end, ok)
-	}
-	for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
-		if _, _, inside := w.At(start.Add(offset)); inside != want {
-			t.Errorf("%s after its start: %v", offset, inside)
-		}
-	}
+	next, _, ok := w.Next(start.Add(time.Minute).UTC())
+	must.Hold(t, ok && next.Equal(start.AddDate(0, 0, 7)), "next %s", next)
 }

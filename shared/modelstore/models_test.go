@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +17,9 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"google.golang.org/api/option"
 
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
@@ -68,31 +73,22 @@ func TestPublishAndUseOlder(t *testing.T) {
 	must.Equal(t, "published", "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z", first.Version())
 	// A run whose detector did not pass publishes a forecaster alone.
 	_, f := trained(t, 0, noon().Add(time.Hour))
-	second, err := s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour))
-	if err != nil || second.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z" {
-		t.Fatalf("published %s, %v", second.Version(), err)
-	}
-	names, err := s.List(t.Context(), 17)
+	second := must.Get(s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour)))(t)
+	must.Equal(t, "published", "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z", second.Version())
 	want := []string{"anomaly_v20260301T120000Z", "forecasting_v20260301T120000Z", "forecasting_v20260301T130000Z"}
-	if err != nil || !slices.Equal(names, want) {
-		t.Errorf("listed %v, %v", names, err)
-	}
-	back, err := s.Use(t.Context(), 17, "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour))
-	if err != nil || back.Version() != first.Version() {
-		t.Errorf("back at %s, %v", back.Version(), err)
-	}
-	if _, err := s.Use(t.Context(), 17, "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrNoArtifact) {
-		t.Errorf("using what there is not: %v", err)
-	}
+	must.Equal(t, "listed", want, must.Get(s.List(t.Context(), 17))(t))
+	back := must.Get(s.Use(t.Context(), 17, "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour)))(t)
+	must.Equal(t, "back at", first.Version(), back.Version())
+	none := must.Err(s.Use(t.Context(), 17, "anomaly_v20200101T000000Z", "", noon()))
+	must.Fail(t, "using what there is not", none, modelstore.ErrNoArtifact)
 	pair, _, err := s.Load(t.Context(), 17, back)
 	if err != nil || pair.Detector == nil || pair.Forecaster == nil || pair.Forecaster.Info.Name != "forecasting_v20260301T120000Z" {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)
 	}
 }
 
-// TestGenerationsOfOneSecond publishes models of several runs that began in the
-// same second, after one of when names did not have the run: all are kept, listed
-// from old to new, and can be put in use.
+// TestGenerationsOfOneSecond publishes models of several runs that began in the same second, after one of when names
+// did not have the run: all are kept, listed from old to new, and can be put in use.
 func TestGenerationsOfOneSecond(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -100,10 +96,7 @@ func TestGenerationsOfOneSecond(t *testing.T) {
 	var live modelstore.Manifest
 	for _, run := range []int64{0, 9, 10, 100} {
 		d, _ := trained(t, run, noon())
-		var err error
-		if live, err = s.Publish(t.Context(), 17, live, d, nil, noon()); err != nil {
-			t.Fatal(err)
-		}
+		live = must.Get(s.Publish(t.Context(), 17, live, d, nil, noon()))(t)
 	}
 	want := []string{old, old + "_000009", old + "_000010", old + "_000100"}
 	must.Equal(t, "listed", want, must.Get(s.List(t.Context(), 17))(t))
@@ -146,8 +139,7 @@ func TestTwoTrainers(t *testing.T) {
 	must.Equal(t, "trainers told that another was first", trainers-1, taken)
 }
 
-// TestLoaderFollows publishes behind a loader's back, and damages what it would
-// load.
+// TestLoaderFollows publishes behind a loader's back, and damages what it would load.
 func TestLoaderFollows(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -183,4 +175,81 @@ func TestLoaderFollows(t *testing.T) {
 	s.server.Stop() // storage away: what is loaded stays
 	now = now.Add(modelstore.RefreshInterval)
 	must.Equal(t, "with the storage away it has", second.Version(), version())
+}
+
+func (s store) loader(t *testing.T, clock func() time.Time) *modelstore.Loader {
+	t.Helper()
+	l := modelstore.NewLoader(s.Bucket, 0, clock, logging.Discard())
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func calibration(nodes int) *anomaly.Calibration {
+	past := make([]anomaly.NodeHours, nodes)
+	for i := range past {
+		past[i] = anomaly.NodeHours{Node: fmt.Sprint("node-", i), Room: "1", Neighbours: []string{"node-0", "absent"}}
+	}
+	return anomaly.Calibrate(past)
+}
+
+// TestCustomersShareNothing publishes for one customer a calibration, then a pair: the other has neither.
+func TestCustomersShareNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	now := noon()
+	l := s.loader(t, func() time.Time { return now })
+	must.Equal(t, "pair at first", modelstore.Pair{}, l.Wait(t.Context(), 17))
+	must.Do(t, s.PublishCalibration(t.Context(), 17, "calibration_v20260301", calibration(3)))
+	now = now.Add(modelstore.RefreshInterval)
+	if pair := l.Wait(t.Context(), 17); pair.Detector != nil || pair.Calibration == nil || fmt.Sprint(pair.Calibration.Neighbours("node-1")) != "[node-0]" {
+		t.Errorf("with a calibration %+v", pair)
+	}
+	own := s.publish(t, noon().Add(time.Hour))
+	now = now.Add(modelstore.RefreshInterval)
+	if pair := l.Wait(t.Context(), 17); pair.Manifest != own || own.Calibration != "calibration_v20260301" || pair.Detector.Info.Name != own.Detector {
+		t.Errorf("with a pair of their own %+v, want %+v", pair.Manifest, own)
+	}
+	must.Equal(t, "pair of another customer", modelstore.Pair{}, l.Wait(t.Context(), 18))
+}
+
+// TestPublishingTogether lets many customers publish at once: none is lost.
+func TestPublishingTogether(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var group sync.WaitGroup
+	faults := make([]error, 6)
+	for i := range faults {
+		group.Go(func() {
+			faults[i] = s.PublishCalibration(t.Context(), int64(i+1), "calibration_v20260301", calibration(i+1))
+		})
+	}
+	group.Wait()
+	index, err := s.Index(t.Context())
+	err = errors.Join(append(faults, err)...)
+	must.Hold(t, err == nil && len(index.Customers) == len(faults), "%v, %v", index, err)
+}
+
+// TestMissingPairNeverWaits asks for customers whose models are not loaded, and with more
+// of them than memory has room for.
+func TestMissingPairNeverWaits(t *testing.T) {
+	t.Parallel()
+	tooltest.Long(t)
+	s := newStore(t)
+	long := make([]anomaly.NodeHours, 32)
+	for i := range long {
+		long[i].Node = strings.Repeat("x", 1<<20) + strconv.Itoa(i) // the cheapest way to 32 MB each
+	}
+	large := anomaly.Calibrate(long)
+	for customer := range int64(6) {
+		must.Do(t, s.PublishCalibration(t.Context(), customer+1, "calibration_v20260301", large))
+	}
+	l := s.loader(t, noon)
+	pair := l.Pair(t.Context(), 1)
+	must.Hold(t, pair.Calibration == nil, "before anything can have been loaded: %+v", pair.Manifest)
+	for customer := range int64(6) {
+		pair := l.Wait(t.Context(), customer+1)
+		must.Hold(t, pair.Calibration != nil, "customer %d has no calibration", customer+1)
+	}
+	must.Hold(t, l.Pair(t.Context(), 1).Calibration == nil && l.Pair(t.Context(), 6).Calibration != nil,
+		"the customer who was asked for first is kept, or the last one is not")
 }

@@ -129,22 +129,15 @@ func TestOrigin(t *testing.T) {
 		"open, no reading":              {message: push.Message{Data: []byte(`{}`)}, permanent: true},
 		"signature without its gateway": {message: push.Message{Data: []byte(`{}`), Attributes: map[string]string{wire.SignatureAttribute: "x"}}, permanent: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := origin.New(enrolled(), time.Now, origin.Options{RequireEnrolled: c.require})
-			data, source, err := v.Data(t.Context(), c.message)
-			if push.IsPermanent(err) != c.permanent || (err != nil) != c.permanent {
-				t.Fatal(err)
-			}
-			if r := data.Reading; source != c.want || !r.Time.Equal(c.wantTime) || r.Channel != c.want.Channel {
-				t.Errorf("%+v from %+v", r, source)
-			}
-		})
+		v := origin.New(enrolled(), time.Now, origin.Options{RequireEnrolled: c.require})
+		data, source, err := v.Data(t.Context(), c.message)
+		r := data.Reading
+		must.Hold(t, push.IsPermanent(err) == c.permanent && (err != nil) == c.permanent, "%s: %v", name, err)
+		must.Hold(t, source == c.want && r.Time.Equal(c.wantTime) && r.Channel == c.want.Channel, "%s: %+v from %+v", name, r, source)
 	}
 }
 
-// TestRevocationIsHonoured shows contract 10.4: within 15 seconds, and a message may
-// pass later when nobody can tell.
+// TestRevocationIsHonoured shows contract 10.4: within 15 seconds, and a message may pass later when nobody can tell.
 func TestRevocationIsHonoured(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -161,26 +154,20 @@ func TestRevocationIsHonoured(t *testing.T) {
 	must.Equal(t, "queries for one gateway", 1, database.calls)
 	database.set(func() { database.of["gw-a"] = accounts.GatewayKey{Channel: 1, PublicKey: public(1), Revoked: true} })
 	advance(origin.MaxAge)
-	if err := check(); !push.IsPermanent(err) {
-		t.Errorf("10 seconds after its revocation: %v", err)
-	}
+	must.Equal(t, "10 seconds after its revocation it is refused for good", true, push.IsPermanent(check()))
 	database.set(func() { database.err = errAway })
 	advance(15 * time.Second)
-	if err := check(); !errors.Is(err, errAway) || push.IsPermanent(err) {
-		t.Errorf("while the database is away: %v", err)
-	}
+	err := check()
+	must.Hold(t, errors.Is(err, errAway) && !push.IsPermanent(err), "while the database is away: %v", err)
 	unknown := message(t, "gw-n", private(4), noon, known(0), noon)
-	if _, _, err := v.Data(t.Context(), unknown); !errors.Is(err, errAway) {
-		t.Errorf("a gateway that was never seen, while the database is away: %v", err)
-	}
+	_, _, err = v.Data(t.Context(), unknown)
+	must.Fail(t, "a gateway that was never seen, while the database is away", err, errAway)
 	database.set(func() { database.err = nil })
-	if _, _, err := v.Data(t.Context(), unknown); !push.IsPermanent(err) {
-		t.Errorf("a gateway that is not enrolled: %v", err)
-	}
+	_, _, err = v.Data(t.Context(), unknown)
+	must.Hold(t, push.IsPermanent(err), "a gateway that is not enrolled: %v", err)
 	database.set(func() { database.of["gw-n"] = accounts.GatewayKey{Channel: 3, PublicKey: public(4)} })
-	if _, source, err := v.Data(t.Context(), unknown); err != nil || source.Channel != 3 {
-		t.Errorf("enrolled this moment: %+v, %v", source, err)
-	}
+	_, source, err := v.Data(t.Context(), unknown)
+	must.Hold(t, err == nil && source.Channel == 3, "enrolled this moment: %+v, %v", source, err)
 }
 
 // broken is a database whose client panics.
@@ -193,7 +180,6 @@ func (broken) GatewayKeys(context.Context, []string) (map[string]accounts.Gatewa
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
 	verifier := origin.New(broken{}, func() time.Time { return noon }, origin.Options{})
-	if _, _, err := verifier.Reading(t.Context(), message(t, "gw-a", private(1), noon, known(0), noon)); !push.Refused(err) || push.IsPermanent(err) {
-		t.Errorf("%v", err)
-	}
+	_, _, err := verifier.Reading(t.Context(), message(t, "gw-a", private(1), noon, known(0), noon))
+	must.Hold(t, push.Refused(err) && !push.IsPermanent(err), "%v", err)
 }

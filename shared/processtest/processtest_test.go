@@ -13,8 +13,7 @@ import (
 	"coldaisle.dev/shared/processtest"
 )
 
-// TestMain plays the child, which serves where it is told and leaves in order at SIGTERM, where
-// a variable says so.
+// TestMain plays the child, which serves where it is told and leaves in order at SIGTERM, where a variable says so.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CHILD") {
 	case "serves":
@@ -32,24 +31,20 @@ func TestStartsAgainAtItsAddress(t *testing.T) {
 	t.Parallel()
 	p := must.Get(processtest.New(t.Context(), "child-1", os.Args[0], t.TempDir(), "CHILD=serves"))(t)
 	t.Cleanup(func() { _, _ = p.End(syscall.SIGKILL) })
-	if err := p.Signal(syscall.SIGCONT); err == nil || p.PID() != 0 {
-		t.Errorf("it runs before its start: %v", err)
-	}
+	err := p.Signal(syscall.SIGCONT)
+	must.Hold(t, err != nil && p.PID() == 0, "it runs before its start: %v", err)
 	pids := map[int]bool{}
 	for range 2 {
 		must.Do(t, p.Start(t.Context()))
 		pids[p.PID()] = true
 		response := must.Get(http.Get(p.URL))(t) //nolint:noctx,bodyclose // of the test's own child, and closed by the next line
 		must.Do(t, response.Body.Close())
-		if err := p.Start(t.Context()); err == nil {
-			t.Error("it was started twice")
-		}
+		must.Hold(t, p.Start(t.Context()) != nil, "it was started twice")
 		must.Do(t, p.Signal(syscall.SIGCONT))
 		must.Equal(t, "status of a process that was killed", -1, must.Get(p.End(syscall.SIGKILL))(t))
 	}
-	if len(pids) != 2 || strings.Count(p.Output(), "hello from the child") != 2 {
-		t.Errorf("processes %v said %q", pids, p.Output())
-	}
+	must.Hold(t, len(pids) == 2 && strings.Count(p.Output(), "hello from the child") == 2,
+		"processes %v said %q", pids, p.Output())
 	must.Equal(t, "status of a process that does not run", 0, must.Get(p.End(syscall.SIGTERM))(t))
 }
 

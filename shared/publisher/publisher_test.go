@@ -29,12 +29,9 @@ func TestTyped(t *testing.T) {
 	must.Do(t, numbers.Publish(t.Context(), 8))
 	must.Fail(t, "publish", numbers.Publish(t.Context(), 7), odd)
 	messages := server.Messages()
-	if len(messages) != 1 || string(messages[0].Data) != "8" || messages[0].Attributes["half"] != "4" {
-		t.Errorf("published %v", messages)
-	}
+	must.Hold(t, len(messages) == 1 && string(messages[0].Data) == "8" && messages[0].Attributes["half"] == "4",
+		"published %v", messages)
 	absent := publisher.NewTyped(client, "absent", time.Minute, encode)
 	t.Cleanup(absent.Stop)
-	if err := absent.Publish(t.Context(), 8); err == nil {
-		t.Error("a topic that does not exist took a message")
-	}
+	must.Hold(t, absent.Publish(t.Context(), 8) != nil, "a topic that does not exist took a message")
 }

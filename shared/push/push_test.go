@@ -79,9 +79,7 @@ func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 func TestHandlerAnswers(t *testing.T) {
 	t.Parallel()
 	body := encode(t, example())
-	fails := func(err error) push.HandleFunc {
-		return func(context.Context, push.Message) error { return err }
-	}
+	fails := func(err error) push.HandleFunc { return func(context.Context, push.Message) error { return err } }
 	panics := func(context.Context, push.Message) error { panic("nil map") }
 	malformed := push.Permanent(push.ReasonMalformed, errors.New("humidity 140"))
 	spaces := func(n int) []byte { return bytes.Repeat([]byte(" "), n) }
@@ -114,21 +112,18 @@ func TestHandlerAnswers(t *testing.T) {
 		"time of nowhere":       {message(`"data":"e30=","publishTime":"yesterday"`), nil, http.StatusBadRequest, noPush},
 		"attempt beyond int":    {[]byte(`{"message":{"messageId":"1"},"deliveryAttempt":1e30}`), nil, http.StatusBadRequest, noPush},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			step := c.step
-			if step == nil {
-				step = func(context.Context, push.Message) error {
-					t.Error("the step was called")
-					return nil
-				}
+		step := c.step
+		if step == nil {
+			step = func(context.Context, push.Message) error {
+				t.Errorf("%s: the step was called", name)
+				return nil
 			}
-			status, logged := post(t, push.Config{DeadLetter: &deadLetters{}}, http.MethodPost, c.body, step)
-			must.Equal(t, "answered", c.want, status)
-			must.Contain(t, "the log", logged, c.logged)
-			must.Equal(t, "lines of the log", min(len(c.logged), 1), strings.Count(logged, "\n"))
-			must.Hold(t, len(logged) <= 2000 || c.step != nil, "%d bytes in the log", len(logged))
-		})
+		}
+		status, logged := post(t, push.Config{DeadLetter: &deadLetters{}}, http.MethodPost, c.body, step)
+		must.Equal(t, name+" is answered", c.want, status)
+		must.Contain(t, name+": the log", logged, c.logged)
+		must.Equal(t, name+": lines of the log", min(len(c.logged), 1), strings.Count(logged, "\n"))
+		must.Hold(t, len(logged) <= 2000 || c.step != nil, "%s: %d bytes in the log", name, len(logged))
 	}
 	status, _ := post(t, push.Config{}, http.MethodGet, nil, fails(nil))
 	must.Equal(t, "GET", http.StatusMethodNotAllowed, status)
@@ -153,8 +148,7 @@ func TestHandlerPassesThePublishTime(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that no body makes the decoder panic, and that what it
-// accepts means the same after another trip.
+// FuzzDecode holds that no body makes the decoder panic, and that what it accepts means the same after another trip.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"message":{"data":"e30=","messageId":"1","publishTime":"2026-11-20T03:00:00Z"},"subscription":"s"}`))
 	f.Add([]byte(`{"message":null}`))
@@ -415,9 +409,7 @@ func FuzzDecodeDeadLetter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if dead.Function == "" || len(dead.Message.Attributes) != 1 {
-			t.Fatalf("accepted %v as %+v", attributes, dead)
-		}
+		must.Hold(t, dead.Function != "" && len(dead.Message.Attributes) == 1, "accepted %v as %+v", attributes, dead)
 		body, err := push.Encode(dead.Message)
 		if err != nil {
 			return // a year that RFC 3339 cannot write

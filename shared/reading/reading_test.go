@@ -75,8 +75,7 @@ func TestReservedNodeIsNoSensor(t *testing.T) {
 	must.Hold(t, errors.Is(reserved, reading.ErrReserved) && other == nil, "%v, another: %v", reserved, other)
 }
 
-// TestDated holds that a reading keeps its own time, however old, up to two
-// minutes after its message was published.
+// TestDated holds that a reading keeps its own time, however old, up to two minutes after its message was published.
 func TestDated(t *testing.T) {
 	t.Parallel()
 	published := time.Date(2026, 11, 20, 3, 0, 0, 123_000_000, time.UTC)

@@ -125,8 +125,7 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 	})
 }
 
-// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.3, with five seconds left for the
-// lookup and the message.
+// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.3, with five seconds left for the lookup and the message.
 func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
@@ -135,9 +134,8 @@ func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 		must.Equal(t, "limit", 30.0, limit(t, r))
 		s.set(limited(40))
 		time.Sleep(sensorcache.MaxAge - time.Nanosecond)
-		if got, calls := limit(t, r), s.called(); got != 30 || calls != 1 {
-			t.Errorf("limit %g after %d queries, want 30 after 1: cached", got, calls)
-		}
+		got, calls := limit(t, r), s.called()
+		must.Hold(t, got == 30 && calls == 1, "limit %g after %d queries, want 30 after 1: cached", got, calls)
 		time.Sleep(time.Nanosecond)
 		must.Equal(t, fmt.Sprintf("limit after %v", sensorcache.MaxAge), 40.0, limit(t, r))
 	})
@@ -155,17 +153,14 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale - time.Second)
 		must.Equal(t, "limit", 30.0, limit(t, r))
-		if _, err := r.Status(t.Context(), open("never asked")); !errors.Is(err, away) {
-			t.Errorf("a node that was never known: %v", err)
-		}
+		must.Fail(t, "a node that was never known", must.Err(r.Status(t.Context(), open("never asked"))), away)
 		s.fail(nil)
 		s.set(limited(40))
 		must.Equal(t, "limit once the database is back", 40.0, limit(t, r))
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale + time.Second)
-		if node, err := r.Status(t.Context(), open("n")); !errors.Is(err, away) {
-			t.Errorf("an answer older than %v: %+v, %v", sensorcache.MaxStale, node, err)
-		}
+		node, err := r.Status(t.Context(), open("n"))
+		must.Hold(t, errors.Is(err, away), "an answer older than %v: %+v, %v", sensorcache.MaxStale, node, err)
 	})
 }
 
@@ -182,9 +177,8 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 		for range 3 {
 			start := time.Now()
 			must.Equal(t, "limit", 30.0, limit(t, r))
-			if waited := time.Since(start); waited > sensorcache.RefreshTimeout {
-				t.Errorf("waited %v", waited)
-			}
+			waited := time.Since(start)
+			must.Hold(t, waited <= sensorcache.RefreshTimeout, "waited %v", waited)
 		}
 		time.Sleep(time.Minute) // the queries that nobody waits for any more end
 	})
@@ -192,21 +186,15 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 
 func TestOnlyOwnedNodesAreCached(t *testing.T) {
 	t.Parallel()
-	tests := map[string]pipeline.SensorStatus{"nobody's": {}, "deleted": {Deleted: true}}
-	for name, before := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
-				t.Helper()
-				s.set(before)
-				if node, err := r.Status(t.Context(), open("n")); err != nil || node.Owned || node.Deleted != before.Deleted {
-					t.Errorf("before: %+v, %v", node, err)
-				}
-				s.set(pipeline.SensorStatus{Owned: true})
-				if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned || node.Thresholds != nil {
-					t.Errorf("just created: %+v, %v", node, err)
-				}
-			})
+	for _, before := range []pipeline.SensorStatus{{}, {Deleted: true}} {
+		inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
+			t.Helper()
+			s.set(before)
+			node, err := r.Status(t.Context(), open("n"))
+			must.Hold(t, err == nil && !node.Owned && node.Deleted == before.Deleted, "before: %+v, %v", node, err)
+			s.set(pipeline.SensorStatus{Owned: true})
+			node, err = r.Status(t.Context(), open("n"))
+			must.Hold(t, err == nil && node.Owned && node.Thresholds == nil, "created after %+v: %+v, %v", before, node, err)
 		})
 	}
 }
@@ -220,7 +208,6 @@ func (broken) SensorStatuses(context.Context, []reading.Node) (map[reading.Node]
 
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := sensorcache.New(broken{}, coalesce.Wait{}, time.Now).Status(t.Context(), open("n")); !push.Refused(err) {
-		t.Errorf("%v", err)
-	}
+	_, err := sensorcache.New(broken{}, coalesce.Wait{}, time.Now).Status(t.Context(), open("n"))
+	must.Hold(t, push.Refused(err), "%v", err)
 }

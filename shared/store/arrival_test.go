@@ -184,22 +184,13 @@ type happened struct {
 	Reopened             int
 }
 
-func (db fixture) happened(t *testing.T, node string) []happened {
+// happened is what is told of a node, oldest first, by one rule or by all.
+func (db fixture) happened(t *testing.T, node string, rule ...int64) (all []happened) {
 	t.Helper()
-	return db.happenedByRule(t, node, 0)
-}
-
-// happenedByRule is happened of one rule; 0 is of all.
-func (db fixture) happenedByRule(t *testing.T, node string, rule int64) []happened {
-	t.Helper()
-	found := db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: node})
-	slices.Reverse(found)
-	var all []happened
-	for _, i := range found {
-		if rule != 0 && i.RuleID != rule {
-			continue
+	for _, i := range slices.Backward(db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: node})) {
+		if len(rule) == 0 || i.RuleID == rule[0] {
+			all = append(all, happened{i.StartTime.UTC(), i.EndTime.UTC(), i.PeakTime.UTC(), i.Lasting, i.Peak, i.Reopened})
 		}
-		all = append(all, happened{i.StartTime.UTC(), i.EndTime.UTC(), i.PeakTime.UTC(), i.Lasting, i.Peak, i.Reopened})
 	}
 	return all
 }
@@ -263,7 +254,7 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 			for _, i := range rule.Preview(series.points) {
 				parts = append(parts, rule.Part(node, i))
 			}
-			got := db.happenedByRule(t, node, rule.ID)
+			got := db.happened(t, node, rule.ID)
 			if inOrder[r] == nil {
 				inOrder[r] = got
 				var previewed []incident.Excursion

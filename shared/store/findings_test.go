@@ -370,12 +370,9 @@ func TestQuestionsOfADay(t *testing.T) {
 	}
 	annas, weights := asked(db.anna)
 	brunos, _ := asked(db.bruno)
-	if len(annas) != 5 || len(brunos) != 2 {
-		t.Fatalf("Anna is asked of %v, want 3 of the day and 2 of the one before, Bruno of %v, want 2", annas, brunos)
-	}
-	if weights[true] < 100 || weights[false] < 20 { // of 450 and 150, give or take as much
-		t.Errorf("verdicts weigh as %v readings", weights)
-	}
+	must.Hold(t, len(annas) == 5 && len(brunos) == 2,
+		"Anna is asked of %v, want 3 of the day and 2 of the one before, Bruno of %v, want 2", annas, brunos)
+	must.Hold(t, weights[true] >= 100 && weights[false] >= 20, "verdicts weigh as %v readings, of 450 and 150", weights)
 	for _, n := range day { // an answer stays
 		n.SensorID = "rack-1"
 		deliver(db.anna, n)

@@ -200,28 +200,22 @@ func TestSilentSensorIsNotHeardOfALateService(t *testing.T) {
 	}
 }
 
-// TestRateHasTurned is of a temperature that rose for minutes, and falls.
-func TestRateHasTurned(t *testing.T) {
+// TestRate is of a temperature that rose for minutes, and falls, and of one that rose, and stays but for noise.
+func TestRate(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	for k, temperature := range []float64{51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 59, 58, 57.5, 57} {
 		db.ingested(t, judged("n1", 60*k, temperature))
-		rate := db.only(t, 60*k+5).Now.Rate
-		if k > 1 && k != 10 && (*rate > 0) != (k < 10) {
-			t.Errorf("after %d minutes: %g", k, *rate)
+		if rate := db.only(t, 60*k+5).Now.Rate; k > 1 && k != 10 {
+			must.Hold(t, (*rate > 0) == (k < 10), "after %d minutes: %g", k, *rate)
 		}
 	}
-}
-
-// TestRateOfWhatStays is of a temperature that rose, and stays but for noise.
-func TestRateOfWhatStays(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
+	db = openWith(t, "n1")
 	for k := range 20 {
 		temperature := min(51+2*float64(k), 61) + 0.05*float64(k%2)
 		db.ingested(t, judged("n1", 30*k, temperature))
-		if rate := db.only(t, 30*k+5).Now.Rate; k > 11 && math.Abs(*rate) > 0.049 {
-			t.Errorf("after %d readings: %g", k, *rate)
+		if rate := db.only(t, 30*k+5).Now.Rate; k > 11 {
+			must.Hold(t, math.Abs(*rate) <= 0.049, "after %d readings: %g", k, *rate)
 		}
 	}
 }
@@ -284,16 +278,12 @@ func TestMaintenanceWindows(t *testing.T) {
 		},
 		RoomIDs: []int64{db.annasRoom}, Comment: "filters", CreatedBy: "anna12",
 	}
-	created, err := db.CreateMaintenance(t.Context(), db.anna, window)
-	if err != nil || created.ID == 0 || created.StandsFrom.IsZero() || !created.StandsTo.IsZero() {
-		t.Fatalf("%+v, %v", created, err)
-	}
+	created := must.Get(db.CreateMaintenance(t.Context(), db.anna, window))(t)
+	must.Hold(t, created.ID != 0 && !created.StandsFrom.IsZero(), "%+v", created)
 	window.ID, window.StandsFrom = created.ID, created.StandsFrom
 	same := cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location().String() == b.Location().String() })
 	must.Equal(t, "", window, created, same)
-	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
-	diff := cmp.Diff([]incidents.Maintenance{created}, listed, same)
-	must.Hold(t, diff == "" && err == nil, "%v (-created +listed):\n%s", err, diff)
+	must.Equal(t, "listed", []incidents.Maintenance{created}, must.Get(db.MaintenanceWindows(t.Context(), db.anna, time.Time{}))(t), same)
 	before := created.StandsFrom.Add(-time.Second)
 	during := created.StandsFrom.Add(time.Microsecond)
 	for _, c := range []struct {
@@ -306,10 +296,8 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 	changed := created
 	changed.RoomIDs, changed.SensorID, changed.Comment = nil, "n1", "longer"
-	changed, err = db.UpdateMaintenance(t.Context(), db.anna, changed)
-	if err != nil || changed.ID != created.ID || changed.Comment != "longer" {
-		t.Fatalf("%+v, %v", changed, err)
-	}
+	changed = must.Get(db.UpdateMaintenance(t.Context(), db.anna, changed))(t)
+	must.Hold(t, changed.ID == created.ID && changed.Comment == "longer", "%+v", changed)
 	got := must.Get(db.MaintenanceWindow(t.Context(), db.anna, created.ID))(t)
 	must.Hold(t, got.SensorID == "n1" && got.RoomIDs == nil && got.Covers(db.annasRoom, "n1", got.StandsFrom),
 		"%+v", got)
@@ -335,47 +323,6 @@ func TestMaintenanceWindows(t *testing.T) {
 	stood := must.Get(db.MaintenanceWindows(t.Context(), db.anna, before))(t)
 	must.Hold(t, len(stood) == 2 && !stood[0].StandsTo.IsZero() && stood[0].Covers(db.annasRoom, "n1", during) && !stood[0].Covers(db.annasRoom, "n1", stood[0].StandsTo),
 		"what was silenced stays silenced: %+v", stood)
-}
-
-// TestMaintenanceEnds tells in the log, once, what breaks at the end of a window that covered all of it,
-// and calls for what people do not know yet.
-func TestMaintenanceEnds(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		first  int // the seconds of a warning before the window, or in it
-		rises  bool
-		taken  bool
-		within []string // the log in the window
-		end    string
-	}{
-		"it began before":                {-20, false, false, []string{"started!"}, "unsilenced"},
-		"and rose in it":                 {-20, true, false, []string{"started!", "joined"}, "unsilenced!"},
-		"and rose in it, though one has": {-20, true, true, []string{"started!", "taken", "joined"}, "unsilenced!"},
-		"it began in it":                 {20, false, false, []string{"started"}, "unsilenced!"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := openWith(t, "n1")
-			db.rule(t, incident.Rule{Limit: 27})
-			db.rule(t, incident.Rule{Limit: 33, Severity: incident.Critical})
-			db.window(t, 0, 300, incidents.Maintenance{RoomIDs: []int64{db.annasRoom}})
-			db.judge(t, judged("n1", c.first, 28))
-			if c.taken {
-				db.act(t, db.only(t, -10).ID, -10, incident.EventTaken)
-			}
-			db.settle(t, 30)
-			if c.rises {
-				db.judge(t, judged("n1", 60, 34))
-			}
-			db.settle(t, 290)
-			must.Equal(t, "in the window", c.within, db.changes(t, db.anna))
-			for _, at := range []int{300, 301, 330} {
-				db.settle(t, at)
-			}
-			must.Equal(t, "after it", append(c.within, c.end), db.changes(t, db.anna))
-			must.Equal(t, "somebody has it", c.taken && !c.rises, db.only(t, 330).TakenAt != nil)
-		})
-	}
 }
 
 // TestWindowOfAnUnknownZone shows that a zone which this machine does not know takes

@@ -207,9 +207,7 @@ func TestFourMigrationsAtOnceAllSucceed(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		pool := connect(t, address)
-		group.Go(func() {
-			must.Fail(t, "migrate", store.Migrate(t.Context(), pool), nil)
-		})
+		group.Go(func() { must.Fail(t, "migrate", store.Migrate(t.Context(), pool), nil) })
 	}
 	group.Wait()
 	pool := connect(t, address)

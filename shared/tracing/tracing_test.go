@@ -20,9 +20,8 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestPipelineEndToEnd sends one trace from a request over a message to a step, as a
-// reading goes. It is the one test that touches the process's provider, and so
-// not parallel.
+// TestPipelineEndToEnd sends one trace from a request over a message to a step, as a reading goes. It is the one test
+// that touches the process's provider, and so not parallel.
 func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the process-wide provider
 	spans := tracetest.NewInMemoryExporter()
 	stop := setProvider(memoryExporter{spans}, 1, "test")
@@ -49,22 +48,17 @@ func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the 
 		t.Fatalf("%d spans, want the request's, the query's and the step's", len(got))
 	}
 	server, query, step := got[0], got[1], got[2]
-	if query.Name != "postgres INSERT" || query.Parent.SpanID() != step.SpanContext.SpanID() {
-		t.Errorf("query %q is not the step's", query.Name)
-	}
+	must.Hold(t, query.Name == "postgres INSERT" && query.Parent.SpanID() == step.SpanContext.SpanID(),
+		"query %q is not the step's", query.Name)
 	for _, a := range query.Attributes {
-		if a.Value.AsString() == "value" {
-			t.Error("a span tells a parameter's value")
-		}
+		must.Hold(t, a.Value.AsString() != "value", "a span tells a parameter's value")
 	}
-	if server.Name != "POST /api/v1/message" || step.Name != "append reading" {
-		t.Errorf("names %q and %q", server.Name, step.Name)
-	}
+	must.Hold(t, server.Name == "POST /api/v1/message" && step.Name == "append reading",
+		"names %q and %q", server.Name, step.Name)
 	must.Equal(t, "trace", "0af7651916cd43dd8448eb211c80319c", server.SpanContext.TraceID().String())
 	must.Equal(t, "parent of the step", server.SpanContext.SpanID(), step.Parent.SpanID())
-	if step.Status.Description != "table is away" || server.Status.Description == "" {
-		t.Errorf("failures are not marked: %+v, %+v", step.Status, server.Status)
-	}
+	must.Hold(t, step.Status.Description == "table is away" && server.Status.Description != "",
+		"failures are not marked: %+v, %+v", step.Status, server.Status)
 }
 
 // memoryExporter holds its spans over a shutdown, which the exporter itself would drop.
@@ -72,8 +66,7 @@ type memoryExporter struct{ *tracetest.InMemoryExporter }
 
 func (memoryExporter) Shutdown(context.Context) error { return nil }
 
-// TestOff shows that without an endpoint a caller's trace passes through and
-// nothing else happens.
+// TestOff shows that without an endpoint a caller's trace passes through and nothing else happens.
 func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the test that installs a provider
 	stop := must.Get(Start(t.Context(), Config{}, "test"))(t)
 	var inside trace.SpanContext
@@ -82,15 +75,12 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	}))
 	request := httptest.NewRequest(http.MethodGet, "/health", nil)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
-	if inside.IsValid() {
-		t.Error("a trace began though tracing is off")
-	}
+	must.Hold(t, !inside.IsValid(), "a trace began though tracing is off")
 	request.Header.Set("Traceparent", parent)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
 	must.Equal(t, fmt.Sprintf("the caller's trace did not pass through: %v", inside), "0af7651916cd43dd8448eb211c80319c", inside.TraceID().String())
-	if ctx := (QueryTracer{}).TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
-		t.Error("a query outside of any trace made a span")
-	}
+	ctx := (QueryTracer{}).TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"})
+	must.Hold(t, ctx == t.Context(), "a query outside of any trace made a span")
 	must.Equal(t, "attributes without a trace", map[string]string(nil), Inject(t.Context(), nil))
 	must.Do(t, stop(t.Context()))
 }
@@ -132,7 +122,5 @@ func TestExport(t *testing.T) { //nolint:paralleltest // installs the process-wi
 	_, end := StartSpan(t.Context(), "step")
 	end(nil)
 	must.Do(t, stop(t.Context()))
-	if posts.Load() == 0 {
-		t.Error("the collector got no span")
-	}
+	must.Hold(t, posts.Load() != 0, "the collector got no span")
 }

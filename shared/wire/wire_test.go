@@ -44,7 +44,6 @@ func TestDecodeData(t *testing.T) {
 		"no timestamp":            {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40}`, fallback, ""},
 		"2 minutes ahead":         {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05Z"}`, dated(published.Add(2 * time.Minute)), ""},
 		"further ahead":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05.000001Z"}`, fallback, ""},
-		"in the next century":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2150-01-01T00:00:00Z"}`, fallback, ""},
 		"years ago":               {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2019-01-01T00:00:00Z"}`, dated(time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)), ""},
 		"before all readings":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"1999-12-31T23:59:59Z"}`, reading.Reading{}, "timestamp"},
 		"offset":                  {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T05:00:00+02:00"}`, want, ""},
@@ -81,9 +80,8 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 	encoded := must.Get(wire.EncodeData(want))(t)
 	must.Equal(t, "after a round trip", want, must.Get(wire.DecodeData(encoded, published))(t))
 	want.Reading.Temperature, want.Reading.Humidity = math.Copysign(0, -1), math.Copysign(0, -1)
-	if encoded, err := wire.EncodeData(want); err != nil || strings.Contains(string(encoded), "-0") {
-		t.Errorf("-0 was written as %s (%v)", encoded, err)
-	}
+	encoded = must.Get(wire.EncodeData(want))(t)
+	must.Hold(t, !strings.Contains(string(encoded), "-0"), "-0 was written as %s", encoded)
 	want.Recent.Age[1] = math.Inf(1)
 	encoded, err := wire.EncodeData(want)
 	must.Hold(t, err != nil, "infinity was written as %s", encoded)
@@ -313,14 +311,11 @@ func TestDamagedWindowIsDropped(t *testing.T) {
 	begin := strings.Index(encoded, `"recent":"`) + len(`"recent":"`)
 	for end := begin; end < len(encoded)-6; end += 4 { // whole groups of base64, but for the last
 		got := must.Get(wire.DecodeData([]byte(encoded[:end]+`"}`), d.Reading.Time))(t)
-		if !got.Reading.Equal(d.Reading) || got.Recent.Len() > 0 {
-			t.Fatalf("%d characters became %+v", end-begin, got)
-		}
+		must.Hold(t, got.Reading.Equal(d.Reading) && got.Recent.Len() == 0, "%d characters became %+v", end-begin, got)
 	}
 }
 
-// FuzzDecodeWindow holds that whatever is accepted is valid, and means the same after another
-// trip through the codec.
+// FuzzDecodeWindow holds that whatever is accepted is valid, and means the same after another trip through the codec.
 func FuzzDecodeWindow(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte(`{"age_s":[60,30],"temperature":[20.5,null],"humidity":[null,41]}`))
@@ -335,9 +330,7 @@ func FuzzDecodeWindow(f *testing.F) {
 			return // ages of weeks, which a message may claim
 		}
 		got := must.Get(wire.DecodeData(again, published))(t)
-		if got.Recent.Len() != w.Len() {
-			t.Fatalf("%d readings became %d", w.Len(), got.Recent.Len())
-		}
+		must.Hold(t, got.Recent.Len() == w.Len(), "%d readings became %d", w.Len(), got.Recent.Len())
 	})
 }
 
@@ -489,16 +482,13 @@ func FuzzSignedData(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if origin.Age.Known && strconv.FormatInt(origin.Age.Duration.Milliseconds(), 10) != age {
-			t.Fatalf("age %q was read as %v", age, origin.Age.Duration)
-		}
+		must.Hold(t, !origin.Age.Known || strconv.FormatInt(origin.Age.Duration.Milliseconds(), 10) == age,
+			"age %q was read as %v", age, origin.Age.Duration)
 		decoded, err := wire.DecodeData(data, published)
 		if err != nil || !origin.Signed() || !origin.Verify(public(key(1)), decoded.Reading.Time, data) {
 			return
 		}
-		if !maps.Equal(attributes, good) {
-			t.Fatalf("verified %v", attributes)
-		}
+		must.Hold(t, maps.Equal(attributes, good), "verified %v", attributes)
 	})
 }
 

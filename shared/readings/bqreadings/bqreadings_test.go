@@ -229,10 +229,9 @@ func TestCloseSendsWaitingRows(t *testing.T) {
 	must.Hold(t, !slices.Contains(server.Rows(), numbered(1)), "stored after the end")
 }
 
-// TestCreate makes the table at a server that answers as BigQuery documents for
-// datasets.insert and tables.insert: the resource, or 409 with reason "duplicate",
-// https://cloud.google.com/bigquery/docs/error-messages. TestConformance makes it at a
-// real emulator.
+// TestCreate makes the table at a server that answers as BigQuery documents for datasets.insert and tables.insert: the
+// resource, or 409 with reason "duplicate", https://cloud.google.com/bigquery/docs/error-messages. TestConformance
+// makes it at a real emulator.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	var made []string
@@ -241,9 +240,8 @@ func TestCreate(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		made = append(made, r.Method+" "+r.URL.Path)
 		var resource map[string]any
-		if err := json.NewDecoder(r.Body).Decode(&resource); err != nil {
-			t.Error(err)
-		}
+		err := json.NewDecoder(r.Body).Decode(&resource)
+		must.Hold(t, err == nil, "%v", err)
 		if reference, ok := resource["tableReference"].(map[string]any); ok && reference["tableId"] == "readings" {
 			table = resource
 		}
@@ -279,9 +277,7 @@ func TestCreate(t *testing.T) {
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func billed() MaxBytes {
-	return MaxBytes{Chart: 12 << 20, Export: 13 << 20, Training: 14 << 20}
-}
+func billed() MaxBytes { return MaxBytes{Chart: 12 << 20, Export: 13 << 20, Training: 14 << 20} }
 
 func openQueries(t *testing.T, server *bqtest.QueryServer) *Store {
 	t.Helper()
@@ -378,11 +374,10 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	must.Equal(t, "queries, one of them for an empty range", 1, len(server.Requests()))
 }
 
-// TestQueryOverLimit answers as BigQuery does when a query would bill too much: "If your
-// query processes more bytes than that, it fails without incurring a charge", "Query
-// exceeded limit for bytes billed: 1000000. 10485760 or higher required.",
-// https://cloud.google.com/bigquery/docs/best-practices-costs, with the reason
-// bytesBilledLimitExceeded. Other errors are no limits.
+// TestQueryOverLimit answers as BigQuery does when a query would bill too much: "If your query processes more bytes
+// than that, it fails without incurring a charge", "Query exceeded limit for bytes billed: 1000000. 10485760 or higher
+// required.", https://cloud.google.com/bigquery/docs/best-practices-costs, with the reason bytesBilledLimitExceeded.
+// Other errors are no limits.
 func TestQueryOverLimit(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"bytesBilledLimitExceeded", "invalidQuery"} {
@@ -479,33 +474,30 @@ func TestStatements(t *testing.T) {
 	t.Parallel()
 	must.Equal(t, "statements that are tested", len(must.Get(statements.ReadDir("sql"))(t)), len(parameters()))
 	for name, want := range parameters() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			text := statementText(t, name)
-			must.Hold(t, !strings.Contains(text, "{{") && strings.Contains(text, "`project.dataset.table"),
-				"table not put in: %s", text)
-			must.Hold(t, strings.HasPrefix(text, "-- ") && strings.Contains(text, "-- Scans "),
-				"no comment on what it scans")
-			query := must.Get(memefish.ParseQuery(name+".sql", text))(t)
-			var got []string
-			bounds := map[ast.BinaryOp]bool{}
-			for node := range ast.Preorder(query) {
-				switch n := node.(type) {
-				case *ast.Param:
-					got = append(got, n.Name)
-				case *ast.Star, *ast.DotStar:
-					t.Errorf("selects all columns at %d", n.Pos())
-				case *ast.BinaryExpr:
-					if _, ok := n.Right.(*ast.Param); ok && column(n.Left) == "timestamp" {
-						bounds[n.Op] = true
-					}
+		text := statementText(t, name)
+		must.Hold(t, !strings.Contains(text, "{{") && strings.Contains(text, "`project.dataset.table"),
+			"%s: table not put in: %s", name, text)
+		must.Hold(t, strings.HasPrefix(text, "-- ") && strings.Contains(text, "-- Scans "),
+			"%s: no comment on what it scans", name)
+		query := must.Get(memefish.ParseQuery(name+".sql", text))(t)
+		var got []string
+		bounds := map[ast.BinaryOp]bool{}
+		for node := range ast.Preorder(query) {
+			switch n := node.(type) {
+			case *ast.Param:
+				got = append(got, n.Name)
+			case *ast.Star, *ast.DotStar:
+				t.Errorf("%s selects all columns at %d", name, n.Pos())
+			case *ast.BinaryExpr:
+				if _, ok := n.Right.(*ast.Param); ok && column(n.Left) == "timestamp" {
+					bounds[n.Op] = true
 				}
 			}
-			slices.Sort(got)
-			must.Equal(t, "parameters", want, slices.Compact(got))
-			must.Hold(t, bounds[ast.OpGreaterEqual] && bounds[ast.OpLess],
-				"partition column not bounded at both ends: %v", bounds)
-		})
+		}
+		slices.Sort(got)
+		must.Equal(t, name+": parameters", want, slices.Compact(got))
+		must.Hold(t, bounds[ast.OpGreaterEqual] && bounds[ast.OpLess],
+			"%s: partition column not bounded at both ends: %v", name, bounds)
 	}
 }
 

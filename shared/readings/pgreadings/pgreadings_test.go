@@ -136,9 +136,7 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 		slices.Reverse(reversed)
 		var group sync.WaitGroup
 		for _, order := range [][]reading.Reading{rows, reversed, rows, reversed} {
-			group.Go(func() {
-				must.Fail(t, "append", store.Append(t.Context(), order), nil)
-			})
+			group.Go(func() { must.Fail(t, "append", store.Append(t.Context(), order), nil) })
 		}
 		group.Wait()
 	}
@@ -288,8 +286,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// TestChartsDoNotReadTheArchive: contract 5.12, no page, chart or statistic of ordinary use costs
-// a query of BigQuery.
+// TestChartsDoNotReadTheArchive: contract 5.12, no page, chart or statistic of ordinary use costs a query of BigQuery.
 func TestChartsDoNotReadTheArchive(t *testing.T) {
 	t.Parallel()
 	all := newArchive(t)
@@ -307,9 +304,8 @@ func TestChartsDoNotReadTheArchive(t *testing.T) {
 	stats := must.Get(store.Stats(t.Context(), node, now, []time.Time{now.Add(-2 * time.Hour), now.Add(-30 * day)}))(t)
 	must.Hold(t, stats[0].Count == 1 && stats[1].Count == 1, "%v", stats)
 	must.Equal(t, "queries of the archive", 0, all.queries)
-	if _, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300); err != nil || all.queries != 1 {
-		t.Errorf("a day of last month: %d queries, %v; want 1", all.queries, err)
-	}
+	_, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300)
+	must.Hold(t, err == nil && all.queries == 1, "a day of last month: %d queries, %v; want 1", all.queries, err)
 }
 
 // TestHourlyPartsOfADay: a short range of the past has its own parts, even if they are an hour long.
@@ -362,16 +358,12 @@ func TestHoursOfAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
 	now := present()
 	store := pgreadings.New(pgtest.New(t), nil, func() time.Time { return now })
-	maintain := func() {
-		t.Helper()
-		must.Do(t, store.Maintain(t.Context()))
-	}
-	maintain()
+	must.Do(t, store.Maintain(t.Context()))
 	now = now.AddDate(0, 1, 0)
-	maintain()
+	must.Do(t, store.Maintain(t.Context()))
 	now = present()
 	add(t, store, at("n", "a", now, 20, 40))
-	maintain()
+	must.Do(t, store.Maintain(t.Context()))
 	stats := must.Get(store.Stats(t.Context(), open("n"), now.Add(time.Second), []time.Time{now.AddDate(0, 0, -30)}))(t)
 	must.Equal(t, "readings", int64(1), stats[0].Count)
 }
@@ -401,9 +393,8 @@ func TestLateHoursOfYears(t *testing.T) {
 			}
 			add(t, store, rows...)
 			now = now.AddDate(0, 0, 12)
-			if err := store.Maintain(t.Context()); (err != nil) != c.fails {
-				t.Error(err)
-			}
+			err := store.Maintain(t.Context())
+			must.Hold(t, (err != nil) == c.fails, "%v", err)
 			var marks, hours, raw int
 			must.Do(t, pool.QueryRow(t.Context(), `
 				SELECT (SELECT count(*) FROM sensor_data.marked_hours), (SELECT count(*) FROM sensor_data.hours), (SELECT count(*) FROM sensor_data.readings)`).Scan(&marks, &hours, &raw))
@@ -427,11 +418,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 	first := end.AddDate(0, 0, -12)
 	now := first
 	store := open(func() time.Time { return now })
-	maintain := func() {
-		t.Helper()
-		must.Do(t, store.Maintain(t.Context()))
-	}
-	maintain() // of an empty table
+	must.Do(t, store.Maintain(t.Context())) // of an empty table
 
 	type arrival struct {
 		reading.Reading
@@ -461,7 +448,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 			a.at = end
 		}
 		for ; now.Add(3 * time.Hour).Before(a.at); now = now.Add(3 * time.Hour) {
-			maintain()
+			must.Do(t, store.Maintain(t.Context()))
 		}
 		now = a.at
 		add(t, store, a.Reading, a.Reading)
@@ -539,8 +526,8 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 	}
 	settle := func() { // marked hours wait for others
 		now = now.Add(2 * time.Hour)
-		maintain()
-		maintain()
+		must.Do(t, store.Maintain(t.Context()))
+		must.Do(t, store.Maintain(t.Context()))
 	}
 	settle()
 	check("aggregated")

@@ -81,8 +81,7 @@ func TestDrawIsUnbiased(t *testing.T) {
 		"F1 of all readings %.3f, by weights %.3f, by verdicts %.3f", f1(truth), f1(weighed), f1(equal))
 }
 
-// TestDrawIsOfTheSet holds that the questions of a day are of its readings in whatever order they
-// come, and how often.
+// TestDrawIsOfTheSet holds that the questions of a day are of its readings in whatever order they come, and how often.
 func TestDrawIsOfTheSet(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // an order
