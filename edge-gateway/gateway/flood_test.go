@@ -204,7 +204,7 @@ func (c *clients) dial(from string) net.Conn {
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	conn, err := dialer.DialContext(c.t.Context(), "tcp", c.server)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EMFILE) {
-		tooltest.Skip(c.t, "this system does not allow it: %v", err)
+		tooltest.Unable(c.t, "this system does not allow it: %v", err)
 	}
 	must.Do(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close() })

@@ -15,7 +15,7 @@ func mounted(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, size); err != nil {
-		tooltest.Skip(t, "no right to mount a small file system: %v", err)
+		tooltest.Unable(t, "no right to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return dir

@@ -467,7 +467,7 @@ func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 			_, port, _ := net.SplitHostPort(active.Listener.Addr().String())
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:"+port)
 			if err != nil {
-				tooltest.Skip(t, "no second address on this machine's loopback: %v", err)
+				tooltest.Unable(t, "no second address on this machine's loopback: %v", err)
 			}
 			standby := httptest.NewUnstartedServer(other)
 			_ = standby.Listener.Close()
