@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -153,23 +152,6 @@ func (t topicRetraining) Publish(_ context.Context, r wire.Retraining) error {
 	})
 }
 
-// noOutbox is a gateway's whose disk takes nothing: a node is told so, and sends again.
-type noOutbox struct{}
-
-func (noOutbox) AppendAll(records []outbox.Record) []error {
-	errs := make([]error, len(records))
-	for i := range errs {
-		errs[i] = errAway
-	}
-	return errs
-}
-func (noOutbox) Next(int) ([]outbox.Message, error)                            { return nil, nil }
-func (noOutbox) Consume([]outbox.Message) error                                { return nil }
-func (noOutbox) Stats() outbox.Stats                                           { return outbox.Stats{} }
-func (noOutbox) Before(outbox.Message, time.Duration) iter.Seq[outbox.Message] { return none }
-func (noOutbox) Since(time.Time) iter.Seq[outbox.Message]                      { return none }
-func none(func(outbox.Message) bool)                                           {}
-
 // site is a gateway, and its publisher: topic data.
 type site struct {
 	*system
@@ -193,7 +175,9 @@ func (g *site) restart() {
 	if g.key != nil {
 		config.Enrolment = g
 	}
-	g.handler = edge.New(config, edge.PublishFunc(g.publish), noOutbox{}, g.clock.Now, logging.Discard())
+	// Its disk takes nothing: a node is told so, and sends again.
+	box := outbox.NewLate(func() (*outbox.Outbox, error) { return nil, errAway }, g.clock.Now)
+	g.handler = edge.New(config, edge.PublishFunc(g.publish), box, g.clock.Now, logging.Discard())
 }
 
 // ID implements [gateway.Enrolment].
