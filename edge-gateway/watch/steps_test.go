@@ -81,13 +81,17 @@ class Handler(Debugging):
 // on, nothing of a try that has failed arrives: each would be a message more.
 func TestMailServerHangs(t *testing.T) {
 	t.Parallel()
-	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	defer func() { _ = listener.Close() }()
 	step := Step{Timeout: 100 * time.Millisecond, URL: "smtp://" + listener.Addr().String() + "/?from=watch@example.com&to=ana@example.com"}
-	if _, err := step.act(t.Context(), "Zurich", message("start", new(hot(41)))); err == nil {
-		t.Fatal("a server that says nothing has the message")
-	}
-	server := must.Get(listener.Accept())(t)
+	var server net.Conn
+	must.Eventually(t, "a try comes as far as the server", func() bool { // on a busy machine its time may be over before
+		_, err := step.act(t.Context(), "Zurich", message("start", new(hot(41))))
+		must.Equal(t, "a server that says nothing has the message", false, err == nil)
+		must.Do(t, listener.SetDeadline(time.Now().Add(time.Second)))
+		server, err = listener.Accept()
+		return err == nil
+	})
 	defer func() { _ = server.Close() }()
 	_, _ = server.Write([]byte("220 mail.example.com\r\n"))
 	if said, _ := bufio.NewReader(server).ReadString('\n'); said != "" {
@@ -395,12 +399,9 @@ func TestCommand(t *testing.T) {
 	if !strings.HasPrefix(output, "Hall A|41|7|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
 		t.Errorf("output %q", output)
 	}
-	began := time.Now()
-	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 100 & echo sent"}, Timeout: time.Minute}
+	// Who waits for the process that it leaves has an error: it takes longer than the step may.
+	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 300 & echo sent"}, Timeout: time.Minute}
 	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))
-	if waited := time.Since(began); waited > 90*time.Second {
-		t.Errorf("the process that it left was waited for, for %v", waited)
-	}
 	talks := Step{Command: []string{"/bin/sh", "-c", "echo failed; yes 2>&1 | head -c 20000000; exit 3"}, Timeout: time.Minute}
 	if output, err := talks.act(t.Context(), "site", m); err == nil || !strings.HasPrefix(output, "failed y y") || len(output) > maxOutput {
 		t.Errorf("%d bytes of output: %v", len(output), err)
