@@ -97,11 +97,10 @@ func TestItHearsItself(t *testing.T) {
 	}
 }
 
-// TestSpoofedNameIsKept (contract 8.14) sends what took the name for ever once: other devices'
-// claims of it, one packet or a minute of them. RFC 6762 §9 would have the
-// responder probe at each of them, "and the loser MUST cease using the name";
-// §6 that "a responder MUST NOT multicast a record on a given interface until at
-// least one second has elapsed since the last time that record was multicast".
+// TestSpoofedNameIsKept (contract 8.14) sends what took the name for ever once: other devices' claims of it, one packet
+// or a minute of them. RFC 6762 §9 would have the responder probe at each of them, "and the loser MUST cease using the
+// name"; §6 that "a responder MUST NOT multicast a record on a given interface until at least one second has elapsed
+// since the last time that record was multicast".
 func TestSpoofedNameIsKept(t *testing.T) {
 	t.Parallel()
 	for title, c := range map[string]struct {
@@ -172,9 +171,8 @@ func TestTwoWhoDefendMakeNoStorm(t *testing.T) {
 	must.Equal(t, "they are", []string{"conflict specified ready", "conflict specified ready"}, roles(first, second))
 }
 
-// TestOneThatOnlyProbes has a device that probes for the name again and again with records
-// that win (§8.2), and never takes it: the gateway waits for five seconds, then has a name
-// of its own and says who it is.
+// TestOneThatOnlyProbes has a device that probes for the name again and again with records that win (§8.2), and never
+// takes it: the gateway waits for five seconds, then has a name of its own and says who it is.
 func TestOneThatOnlyProbes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
@@ -198,9 +196,8 @@ func TestOneThatOnlyProbes(t *testing.T) {
 	must.Equal(t, "once the other is silent it is", "active specified ready", s.is(eth))
 }
 
-// TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is
-// found under its own name, says so, and has the specified one back as soon as it
-// is free.
+// TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is found under its own
+// name, says so, and has the specified one back as soon as it is free.
 func TestNameIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for title, c := range map[string]struct {
@@ -431,8 +428,7 @@ func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
 	}
 }
 
-// TestStandbyHearsWhoHasTheName (contract 8.15) has a device take the name that the active one of the pair
-// has left.
+// TestStandbyHearsWhoHasTheName (contract 8.15) has a device take the name that the active one of the pair has left.
 func TestStandbyHearsWhoHasTheName(t *testing.T) {
 	t.Parallel()
 	all := pairOf(t)

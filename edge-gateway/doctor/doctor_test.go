@@ -43,8 +43,7 @@ func said(r *Report, subject string) string {
 	return strings.Join(lines, "\n")
 }
 
-// expect holds that a report says all of this of a subject, and the worst of it
-// is the verdict.
+// expect holds that a report says all of this of a subject, and the worst of it is the verdict.
 func expect(t *testing.T, r *Report, subject string, worst Severity, texts ...string) {
 	t.Helper()
 	found := said(r, subject)

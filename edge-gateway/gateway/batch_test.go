@@ -47,8 +47,7 @@ func (s *site) batch(body string) string {
 	return strings.Join(results, ", ")
 }
 
-// TestBatchAnswersEachReading shows contract 8.23 and 8.24: one bad reading refuses itself
-// alone.
+// TestBatchAnswersEachReading shows contract 8.23 and 8.24: one bad reading refuses itself alone.
 func TestBatchAnswersEachReading(t *testing.T) {
 	t.Parallel()
 	const good = `{"node_id":"good","id":"g","temperature":20}`
@@ -141,8 +140,7 @@ func TestRepeatedBatch(t *testing.T) {
 	must.Contain(t, "health", s.health(), `"name":"poller"`, `"refused":1`, `"nodes":5`)
 }
 
-// TestBatchIsOneWrite counts the syncs of a batch by what coalesces: all of it is appended at
-// once.
+// TestBatchIsOneWrite counts the syncs of a batch by what coalesces: all of it is appended at once.
 func TestBatchIsOneWrite(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, withSource(), nil)
@@ -186,8 +184,7 @@ func TestBatchWaitsForTheClock(t *testing.T) {
 	must.Equal(t, "answer to a reading without one", "202, accepted", s.batch(undated))
 }
 
-// TestHostileSource shows contract 8.23: what is not a source gets nothing done, and what is
-// one harms nobody else.
+// TestHostileSource shows contract 8.23: what is not a source gets nothing done, and what is one harms nobody else.
 func TestHostileSource(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"

@@ -32,8 +32,7 @@ var document = sync.OnceValues(func() (*openapitest.Document, error) {
 	return openapitest.Parse(context.Background(), text)
 })
 
-// matchesDocument holds an answer against openapi.json: every test does that sends by
-// [site.send].
+// matchesDocument holds an answer against openapi.json: every test does that sends by [site.send].
 func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
 	tb.Helper()
 	d, err := document()
@@ -51,9 +50,8 @@ func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.Resp
 	}
 }
 
-// TestDocument gets every answer that the document has from a gateway, and
-// demands that the gateway refuses a body when the document does. Whether the
-// answer fits is judged as in every test.
+// TestDocument gets every answer that the document has from a gateway, and demands that the gateway refuses a body when
+// the document does. Whether the answer fits is judged as in every test.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	d := must.Get(document())(t)
@@ -68,11 +66,9 @@ func TestDocument(t *testing.T) {
 	longest := strings.Repeat("n", 50)
 	const reading = `{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`
 	type example struct {
-		situation string
-		call      string
-		body      string
-		status    int
-		want      string // the reason of a 400, or the whole answer; empty for any
+		situation, call, body string
+		status                int
+		want                  string // the reason of a 400, or the whole answer; empty for any
 	}
 	cases := []example{
 		{"", register, `{"node_id":"n1","ip_addr":"192.168.7.9"}`, 201, `{"message":"Node registered successfully","node_id":"n1"}`},
@@ -244,8 +240,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// newSiteIn returns a site where node n1 has sent something, and then something
-// has happened.
+// newSiteIn returns a site where node n1 has sent something, and then something has happened.
 func newSiteIn(t *testing.T, situation string) *site {
 	t.Helper()
 	switch situation {
@@ -280,8 +275,7 @@ func newSiteIn(t *testing.T, situation string) *site {
 	}
 }
 
-// TestEveryRouteIsInTheDocument compares both ways, and reads the document as a node's
-// author would.
+// TestEveryRouteIsInTheDocument compares both ways, and reads the document as a node's author would.
 func TestEveryRouteIsInTheDocument(t *testing.T) {
 	t.Parallel()
 	want := must.Get(os.ReadFile(documentFile))(t)

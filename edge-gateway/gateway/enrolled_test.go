@@ -100,9 +100,8 @@ func (e *enrolledSite) reboot(off time.Duration) {
 }
 
 type clocks struct {
-	truth  time.Time
-	off    time.Duration
-	uptime time.Duration
+	truth       time.Time
+	off, uptime time.Duration
 }
 
 func (e *enrolledSite) read() clocks {
@@ -320,8 +319,7 @@ func TestOtherEnrolments(t *testing.T) {
 	must.Equal(t, "readings that an open gateway leaves published", 5, len(e.readings()))
 }
 
-// TestNoRoomToWithhold has more readings of another enrolment than fit: those of this one do not
-// wait for them.
+// TestNoRoomToWithhold has more readings of another enrolment than fit: those of this one do not wait for them.
 func TestNoRoomToWithhold(t *testing.T) {
 	t.Parallel()
 	e := newEnrolledSite(t, 0)

@@ -56,8 +56,7 @@ func TestFastNode(t *testing.T) {
 	})
 }
 
-// TestFlood has one node send as much as it can over many connections, and
-// another one send at its own pace.
+// TestFlood has one node send as much as it can over many connections, and another one send at its own pace.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,9 +116,8 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 	must.Equal(t, "the window of a node that came when others had gone holds", 1, s.published.last().Recent.Len())
 }
 
-// TestSpoofedNode has somebody send as much as it can under the id of a node, and under
-// ids that it invents, more than the gateway remembers: the node notices nothing.
-// Contract 8.11.
+// TestSpoofedNode has somebody send as much as it can under the id of a node, and under ids that it invents, more than
+// the gateway remembers: the node notices nothing. Contract 8.11.
 func TestSpoofedNode(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]func(c, i int) int{
@@ -267,9 +265,8 @@ func closed(conn net.Conn) (is bool) {
 	return is
 }
 
-// TestIdleConnectionsMakeRoom has five devices hold as many connections as they
-// can get. Whoever comes is let in, and who was there before them stays.
-// Contract 8.11.
+// TestIdleConnectionsMakeRoom has five devices hold as many connections as they can get. Whoever comes is let in, and
+// who was there before them stays. Contract 8.11.
 func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newClients(t)
 	node := c.hold("127.0.0.9", 1)[0]
@@ -316,8 +313,7 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 	}
 }
 
-// TestConnectionsThatAreNotIdle fills an address's share, and then all there is,
-// with requests that take their time.
+// TestConnectionsThatAreNotIdle fills an address's share, and then all there is, with requests that take their time.
 func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newClients(t)
 	c.occupy("127.0.0.2", fromOne)

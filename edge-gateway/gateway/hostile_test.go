@@ -75,8 +75,7 @@ func TestPagesOfOtherOriginsSendNothing(t *testing.T) {
 	must.Equal(t, "readings published", 2, len(s.published.all()))
 }
 
-// TestLimitsOfARequest sends what is too large or too slow, each over a
-// connection of its own.
+// TestLimitsOfARequest sends what is too large or too slow, each over a connection of its own.
 func TestLimitsOfARequest(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)
@@ -107,9 +106,8 @@ func TestLimitsOfARequest(t *testing.T) {
 	}
 }
 
-// exchange sends bytes over a connection of its own and returns the answer; the
-// status is 0 when the connection is cut off without one. It may end its own side after
-// the request.
+// exchange sends bytes over a connection of its own and returns the answer; the status is 0 when the connection is cut
+// off without one. It may end its own side after the request.
 func exchange(t *testing.T, address, request string, end bool) (status int, header http.Header, body string) {
 	t.Helper()
 	conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
@@ -130,17 +128,15 @@ func exchange(t *testing.T, address, request string, end bool) (status int, head
 	return response.StatusCode, response.Header, string(must.Get(io.ReadAll(response.Body))(t))
 }
 
-// TestErrorsAreJSON asks for what the gateway's own handlers never see.
-// Contract 8.1.
+// TestErrorsAreJSON asks for what the gateway's own handlers never see. Contract 8.1.
 func TestErrorsAreJSON(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)
 	const host = " HTTP/1.1\r\nHost: gateway\r\n"
 	for name, c := range map[string]struct {
-		request string
-		status  int
-		error   string
-		allow   string
+		request      string
+		status       int
+		error, allow string
 	}{
 		"an unknown path":         {"GET /api/v2/nodes" + host, 404, "Not found", ""},
 		"a path with two slashes": {"POST //api/v1/message" + host, 404, "Not found", ""},

@@ -90,8 +90,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("published %v, want a1 twice with its original time, and a2", identities)
 	}
 
-	// After another restart, when the outbox has been emptied: the node did not
-	// hear that its reading was delivered.
+	// After another restart, when the outbox has been emptied: the node did not hear that its reading was delivered.
 	must.Eventually(t, "an empty outbox", func() bool { return s.box.Stats().Pending == 0 })
 	s.stop()
 	s.start()
@@ -195,8 +194,7 @@ func TestMetrics(t *testing.T) {
 	)
 }
 
-// TestNodeMetrics shows what nodes measure, while they do, and only where it is wanted.
-// Contract 12.8.
+// TestNodeMetrics shows what nodes measure, while they do, and only where it is wanted. Contract 12.8.
 func TestNodeMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{NodeMetrics: true}, openBox(t, t.TempDir(), time.Now))
@@ -334,8 +332,7 @@ func TestDiskThatHasRecovered(t *testing.T) {
 	})
 }
 
-// TestIdleGatewayAsksPubSub finds that Pub/Sub is unavailable, and back, though no node sends
-// anything.
+// TestIdleGatewayAsksPubSub finds that Pub/Sub is unavailable, and back, though no node sends anything.
 func TestIdleGatewayAsksPubSub(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond, IdleProbe: 5 * time.Millisecond}, nil)

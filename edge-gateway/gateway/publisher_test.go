@@ -95,9 +95,8 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 	must.Equal(t, "arrivals", arrivals, seen)
 }
 
-// TestRefusalAfterTheWait ends the wait for a request before Pub/Sub refuses it for one of its
-// messages. The others, which are not sent again alone any more, must not count as refused: a
-// gateway would discard them.
+// TestRefusalAfterTheWait ends the wait for a request before Pub/Sub refuses it for one of its messages. The others,
+// which are not sent again alone any more, must not count as refused: a gateway would discard them.
 func TestRefusalAfterTheWait(t *testing.T) {
 	t.Parallel()
 	late := lateRefusal{pubsubtest.Limits().Reactor, make(chan struct{})}
@@ -206,9 +205,8 @@ func keptRecord(node, id string) outbox.Record {
 	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: id, Time: at, Temperature: 20, Humidity: 40}}
 }
 
-// TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a
-// schema that somebody attaches to the topic: the outbox must not run out into
-// nothing, and nodes are served as before. Contract 8.10.
+// TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a schema that somebody attaches to the
+// topic: the outbox must not run out into nothing, and nodes are served as before. Contract 8.10.
 func TestEverythingIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)

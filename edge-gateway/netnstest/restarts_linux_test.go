@@ -39,9 +39,8 @@ import (
 // time by another version of the program.
 const restarts = 20
 
-// board is a node in MicroPython that posts every 100 ms by a connection of its own, with
-// the reference node's functions, and dies of the first exception, as the customer's
-// firmware does of a refused connection.
+// board is a node in MicroPython that posts every 100 ms by a connection of its own, with the reference node's
+// functions, and dies of the first exception, as the customer's firmware does of a refused connection.
 const board = `
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/hardware"]
@@ -190,8 +189,7 @@ func (h *host) inside(do func()) {
 	must.Do(h.t, <-done)
 }
 
-// foldFor is how far apart copies of one reading may be dated that a node sent to two
-// gateways: readers fold these.
+// foldFor is how far apart copies of one reading may be dated that a node sent to two gateways: readers fold these.
 const foldFor = 10 * time.Minute
 
 // account is what came of a site's readings.
@@ -247,9 +245,8 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 	if len(a.Lost) > 0 || len(a.Twice) > 0 {
 		t.Errorf("lost: %v\nshown twice: %v", a.Lost, a.Twice)
 	}
-	// A node whose gateway does not answer looks for it again, and says how old the reading
-	// is that it sends an interval later. Where the machine was too busy for the node to
-	// measure, there is nothing to send.
+	// A node whose gateway does not answer looks for it again, and says how old the reading is that it sends an interval
+	// later. Where the machine was too busy for the node to measure, there is nothing to send.
 	if a.LongestGap > a.LongestPause+interval {
 		t.Errorf("%s has a gap of %v, want at most an interval beyond the pause of a node, %v", a.GapOf, a.LongestGap, a.LongestPause)
 	}

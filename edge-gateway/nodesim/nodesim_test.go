@@ -153,8 +153,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// A node that is switched off hears the answer that it waits for: what a gateway has taken
-// is counted.
+// A node that is switched off hears the answer that it waits for: what a gateway has taken is counted.
 func TestEndWaitsForAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,8 +237,7 @@ func TestCoolingFailsByChance(t *testing.T) {
 	})
 }
 
-// recorded returns a recording of so many nodes and rows for each, five seconds apart, the
-// nodes taking turns.
+// recorded returns a recording of so many nodes and rows for each, five seconds apart, the nodes taking turns.
 func recorded(t *testing.T, nodes, rows int) *recording.Recording {
 	t.Helper()
 	var b strings.Builder
@@ -277,8 +275,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Whatever the gateway says on the way, each row is accepted once, under one id, before the
-// node's next.
+// Whatever the gateway says on the way, each row is accepted once, under one id, before the node's next.
 func TestReplayRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -401,8 +398,7 @@ func (g *gateway) listen(t *testing.T) string {
 	return server.URL
 }
 
-// RoundTrip lets nodes reach the gateway without a network, so that time can be
-// a test's own.
+// RoundTrip lets nodes reach the gateway without a network, so that time can be a test's own.
 func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 	recorder := httptest.NewRecorder()
 	g.ServeHTTP(recorder, r)

@@ -205,8 +205,7 @@ func TestFairWhenFull(t *testing.T) {
 	}
 }
 
-// TestInventedNodesShare holds that nodes beyond those that are counted share one
-// node's part.
+// TestInventedNodesShare holds that nodes beyond those that are counted share one node's part.
 func TestInventedNodesShare(t *testing.T) {
 	t.Parallel()
 	var h holdings

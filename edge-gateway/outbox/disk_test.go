@@ -45,28 +45,21 @@ func (d *failing) hook(o operation, run func() error) error {
 	return run()
 }
 
-// TestFailingDisk appends while the disk fails in one way, lets it recover, and
-// expects exactly what Append accepted, in order, both at once and after a
-// restart, and each once. A disk that stays full lets the backlog go out.
+// TestFailingDisk appends while the disk fails in one way, lets it recover, and expects exactly what Append accepted,
+// in order, both at once and after a restart, and each once. A disk that stays full lets the backlog go out.
 func TestFailingDisk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fail, recover func(*failing)
 		want          error
 	}{
-		"full": {
-			func(d *failing) { d.space.Store(130) }, func(d *failing) { d.space.Store(1 << 30) }, syscall.ENOSPC,
-		},
-		"full for good": {
-			func(d *failing) { d.space.Store(0) }, func(*failing) {}, syscall.ENOSPC,
-		},
+		"full":          {func(d *failing) { d.space.Store(130) }, func(d *failing) { d.space.Store(1 << 30) }, syscall.ENOSPC},
+		"full for good": {func(d *failing) { d.space.Store(0) }, func(*failing) {}, syscall.ENOSPC},
 		"full and truncation fails": {
 			func(d *failing) { d.space.Store(130); d.truncates.Store(true) },
 			func(d *failing) { d.space.Store(1 << 30); d.truncates.Store(false) }, syscall.ENOSPC,
 		},
-		"sync fails": {
-			func(d *failing) { d.syncs.Store(true) }, func(d *failing) { d.syncs.Store(false) }, syscall.EIO,
-		},
+		"sync fails": {func(d *failing) { d.syncs.Store(true) }, func(d *failing) { d.syncs.Store(false) }, syscall.EIO},
 		"no new segments": {
 			func(d *failing) { d.space.Store(0); d.folders.Store(true) },
 			func(d *failing) { d.space.Store(1 << 30); d.folders.Store(false) }, syscall.EIO,
@@ -263,10 +256,9 @@ func (d *swept) hook(o operation, run func() error) error {
 	}
 }
 
-// TestEveryDiskOperation lets each write, sync, truncation, creation and removal of a life of the outbox
-// fail alone, and be done with its answer lost: start, messages over several segments, half of them sent,
-// a restart, the rest. What was accepted comes out in order, and again only if it could not be noted as
-// sent.
+// TestEveryDiskOperation lets each write, sync, truncation, creation and removal of a life of the outbox fail alone,
+// and be done with its answer lost: start, messages over several segments, half of them sent, a restart, the rest. What
+// was accepted comes out in order, and again only if it could not be noted as sent.
 func TestEveryDiskOperation(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -416,8 +408,7 @@ func TestKill(t *testing.T) {
 	must.Equal(t, "torn tails count as damaged places", 0, box.Stats().Damaged)
 }
 
-// hooked is the real disk, each of whose operations goes through a function of the test's. run
-// does what was asked.
+// hooked is the real disk, each of whose operations goes through a function of the test's. run does what was asked.
 type hooked struct {
 	osDisk
 

@@ -48,8 +48,7 @@ func TestFullFileSystem(t *testing.T) {
 	must.Do(t, box.Close())
 	box = open(t, dir, options())
 	must.Equal(t, "messages that come out, of those accepted", accepted, len(drain(t, box, 50)))
-	// The space is there again, as soon as the file system has let go of what was
-	// deleted.
+	// The space is there again, as soon as the file system has let go of what was deleted.
 	again := 0
 	must.Eventually(t, "200 messages fit after the backlog went out", func() bool {
 		again += fill()

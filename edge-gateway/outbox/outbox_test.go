@@ -22,9 +22,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-func options() Options {
-	return Options{Clock: time.Now}
-}
+func options() Options { return Options{Clock: time.Now} }
 
 func open(tb testing.TB, dir string, o Options) *Outbox {
 	tb.Helper()
@@ -203,8 +201,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestDamage breaks the one segment of an outbox in every way a disk can and
-// looks which messages survive.
+// TestDamage breaks the one segment of an outbox in every way a disk can and looks which messages survive.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	const record = recordSize + 10 // bytes

@@ -21,8 +21,7 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// run runs a program in a folder, with variables beside the test's own, and returns what it
-// prints.
+// run runs a program in a folder, with variables beside the test's own, and returns what it prints.
 func run(t *testing.T, dir string, environ []string, name string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
@@ -91,8 +90,7 @@ func TestBuild(t *testing.T) {
 	must.Equal(t, "version prints", "monitor-gateway v9.8.7-test\n", string(must.Get(exec.CommandContext(t.Context(), native, "version").Output())(t)))
 }
 
-// packs makes the packages of what was built, and looks into them with Debian's own
-// program.
+// packs makes the packages of what was built, and looks into them with Debian's own program.
 func packs(t *testing.T, dir, version string, built []machine) {
 	t.Helper()
 	deb, err := exec.LookPath("dpkg-deb")
@@ -136,10 +134,9 @@ func packs(t *testing.T, dir, version string, built []machine) {
 	must.Get(run(t, dir, nil, "sha256sum", "--check", "--quiet", "SHA256SUMS"))(t)
 }
 
-// TestUpgradeThatFailsIsUndone upgrades a folder by the package's scripts, as dpkg calls
-// them, with a systemd that only notes its commands: a new program that is not healthy is
-// replaced by the one before it, with its units, and dpkg --configure -a does not record it
-// as installed while another program serves.
+// TestUpgradeThatFailsIsUndone upgrades a folder by the package's scripts, as dpkg calls them, with a systemd that only
+// notes its commands: a new program that is not healthy is replaced by the one before it, with its units, and dpkg
+// --configure -a does not record it as installed while another program serves.
 func TestUpgradeThatFailsIsUndone(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -200,8 +197,7 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 	}
 }
 
-// TestPurge holds that a purge leaves nothing of the gateway, and a removal what belongs to
-// the site.
+// TestPurge holds that a purge leaves nothing of the gateway, and a removal what belongs to the site.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -242,13 +238,12 @@ func TestInstall(t *testing.T) {
 	const name = "monitor-gateway-v2-linux-arm64"
 	const watches, enrolled = "etc/monitor-gateway/watch.yaml", "var/lib/monitor-gateway/outbox/enrolment.json"
 	for title, c := range map[string]struct {
-		before, after string // the program installed
-		exit          int    // of the new program's healthy
-		key           string // by which the release must be signed; empty for the one that signed it
-		tampered      bool
-		fails         bool
-		project       string
-		has           string // a file of the site
+		before, after   string // the program installed
+		exit            int    // of the new program's healthy
+		key             string // by which the release must be signed; empty for the one that signed it
+		tampered, fails bool
+		project         string
+		has             string // a file of the site
 	}{
 		"for the first time":           {after: "new", project: "site"},
 		"after a removal":              {after: "new", project: "site", has: watches},
@@ -378,10 +373,9 @@ func TestUnit(t *testing.T) {
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstWatch, people))(t)
 }
 
-// TestUnitShowsTheBoot holds that the gateway can read the id of the boot. Without it each start is a
-// boot of its own: no kept reading gets a time, and no batch with timestamps is taken. systemd.exec(5):
-// with ProcSubset=pid "all files and directories not directly associated with process management and
-// introspection are made invisible".
+// TestUnitShowsTheBoot holds that the gateway can read the id of the boot. Without it each start is a boot of its own:
+// no kept reading gets a time, and no batch with timestamps is taken. systemd.exec(5): with ProcSubset=pid "all files
+// and directories not directly associated with process management and introspection are made invisible".
 func TestUnitShowsTheBoot(t *testing.T) {
 	t.Parallel()
 	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)
@@ -400,11 +394,10 @@ func TestNoUnitIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestCredentialsMayBeMissing holds that systemd starts the gateway without its
-// credentials. systemd.exec(5): "If a credential of the same ID is listed in both
-// LoadCredential= and SetCredential=, the latter will act as default if the former
-// cannot be retrieved. In this case not being able to retrieve the credential from
-// the path specified in LoadCredential= is not considered fatal.".
+// TestCredentialsMayBeMissing holds that systemd starts the gateway without its credentials. systemd.exec(5): "If a
+// credential of the same ID is listed in both LoadCredential= and SetCredential=, the latter will act as default if the
+// former cannot be retrieved. In this case not being able to retrieve the credential from the path specified in
+// LoadCredential= is not considered fatal.".
 func TestCredentialsMayBeMissing(t *testing.T) {
 	t.Parallel()
 	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)

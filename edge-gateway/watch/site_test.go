@@ -174,8 +174,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestDigestOfUnknownSeverity has an incident of a severity that only a later service knows: people
-// are told of it.
+// TestDigestOfUnknownSeverity has an incident of a severity that only a later service knows: people are told of it.
 func TestDigestOfUnknownSeverity(t *testing.T) {
 	t.Parallel()
 	s := &state{Incidents: map[int64]*tracked{7: {Incident: Incident{ID: 7}}}}
@@ -213,8 +212,7 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 	})
 }
 
-// TestMaintenanceEnds has windows that end, or are deleted, over a burning room: people are told
-// at once, on site too.
+// TestMaintenanceEnds has windows that end, or are deleted, over a burning room: people are told at once, on site too.
 func TestMaintenanceEnds(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]string{
@@ -286,9 +284,8 @@ func TestMaintenanceOfASensorOnSite(t *testing.T) {
 	}
 }
 
-// TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss
-// of cooling: people are told within 60 s of the first reading that breaks the rule, once, and
-// once that it is over.
+// TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss of cooling: people are
+// told within 60 s of the first reading that breaks the rule, once, and once that it is over.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []string{"cut", "late", "broken"} {
@@ -421,8 +418,7 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// TestReasonIsOfTheCause has a room that is too hot told by its temperature, though its air is
-// too dry by more.
+// TestReasonIsOfTheCause has a room that is too hot told by its temperature, though its air is too dry by more.
 func TestReasonIsOfTheCause(t *testing.T) {
 	t.Parallel()
 	l := hotSite(time.Now(), map[string]float64{"a": 33})

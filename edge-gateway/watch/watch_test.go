@@ -379,8 +379,7 @@ func TestAnotherLog(t *testing.T) {
 	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1 Hall B", "b start 1 Hall B"}, w.state.queued())
 }
 
-// TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
-// well again.
+// TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is well again.
 func TestRuleSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s := newState()

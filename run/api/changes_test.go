@@ -24,12 +24,11 @@ type shownChange struct {
 	Event      string
 	IncidentID int64 `json:"incident_id"`
 	Incident   *struct {
-		ID           int64
-		RoomID       int64  `json:"room_id"`
-		RoomName     string `json:"room_name"`
-		Cause, State string
-		Phase        string
-		EndTime      *time.Time `json:"end_time"`
+		ID                  int64
+		RoomID              int64  `json:"room_id"`
+		RoomName            string `json:"room_name"`
+		Cause, State, Phase string
+		EndTime             *time.Time `json:"end_time"`
 	}
 }
 

@@ -360,9 +360,7 @@ func TestRevokedWhileTheBodyComes(t *testing.T) {
 	key := owner.key(t, `"scope":"write"`)
 	profile := fmt.Sprintf("/api/v1/customers/%d", owner.id)
 	person := func(p *testCustomer) string { return fmt.Sprintf("/api/v1/persons/%d", p.person) }
-	newPassword := func(p *testCustomer) {
-		s.call(t, p.token, "PATCH", profile, `{"password":"NewPassw0rd"}`).is(t, 200)
-	}
+	newPassword := func(p *testCustomer) { s.call(t, p.token, "PATCH", profile, `{"password":"NewPassw0rd"}`).is(t, 200) }
 	for name, c := range map[string]struct {
 		method, path, body, token string // the person's own where there is none
 		revoke                    func(p *testCustomer)

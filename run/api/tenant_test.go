@@ -512,9 +512,7 @@ func TestPersons(t *testing.T) {
 	// Two owners demote each other at once: one stays.
 	var crowd sync.WaitGroup
 	for who, whom := range map[*testCustomer]*testCustomer{a: other, other: a} {
-		crowd.Go(func() {
-			s.call(t, who.token, "PATCH", personsPath+decimal(whom.person), `{"role":"admin"}`)
-		})
+		crowd.Go(func() { s.call(t, who.token, "PATCH", personsPath+decimal(whom.person), `{"role":"admin"}`) })
 	}
 	crowd.Wait()
 	if works(a)[0] != 200 {

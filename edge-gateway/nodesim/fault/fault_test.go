@@ -15,8 +15,7 @@ func noon() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) }
 
 func calm() fault.Values { return fault.Values{Temperature: 22, Humidity: 40} }
 
-// measured is what a node with one fault measures so long after its start, beside
-// healthy air of 22 °C and 40 %.
+// measured is what a node with one fault measures so long after its start, beside healthy air of 22 °C and 40 %.
 func measured(f fault.Fault, after time.Duration) fault.Values {
 	f.Start, f.End = noon(), noon().Add(time.Hour)
 	return fault.Measure([]fault.Fault{f}, noon().Add(after), calm(), func(time.Time) fault.Values {

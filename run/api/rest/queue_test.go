@@ -15,19 +15,15 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// recorder is a queue whose callers each hold a slot for a second, with the order
-// in which clients got one.
+// recorder is a queue whose callers each hold a slot for a second, with the order in which clients got one.
 type recorder struct {
-	queue *Queue[string]
-	mutex sync.Mutex
-	order []string
-	busy  []string
-	group sync.WaitGroup
+	queue       *Queue[string]
+	mutex       sync.Mutex
+	order, busy []string
+	group       sync.WaitGroup
 }
 
-func newRecorder(limits Limits) *recorder {
-	return &recorder{queue: NewQueue[string](limits)}
-}
+func newRecorder(limits Limits) *recorder { return &recorder{queue: NewQueue[string](limits)} }
 
 // laneOf has clients in capitals be known.
 func laneOf(client string) Lane {
@@ -108,8 +104,7 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 			d.ask(t.Context(), "a")
 		}
 		d.group.Wait()
-		// The last two would have had theirs after ten and eleven seconds, or at the
-		// very moment of the tenth.
+		// The last two would have had theirs after ten and eleven seconds, or at the very moment of the tenth.
 		if len(d.order) < 10 || len(d.order) > 11 || len(d.order)+len(d.busy) != 12 {
 			t.Errorf("%d served, %d refused", len(d.order), len(d.busy))
 		}

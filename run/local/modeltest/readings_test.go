@@ -88,8 +88,7 @@ func (w *world) pendingData(done func(*sentData) bool) (pending []*sentData) {
 
 func ingested(d *sentData) bool { return d.ingested }
 
-// detectable: the first signed reading of an open sensor is ingested first, as detect signs it
-// only when it judges it.
+// detectable: the first signed reading of an open sensor is ingested first, as detect signs it only when it judges it.
 func (w *world) detectable(d *sentData) bool {
 	return !d.detected && (d.ingested || d.reading.channel == 0)
 }
@@ -264,8 +263,7 @@ func (w *world) probe(at int) {
 	}
 }
 
-// checkSilences: who is silent has sent nothing for five minutes, and nobody became so while
-// the probe was late.
+// checkSilences: who is silent has sent nothing for five minutes, and nobody became so while the probe was late.
 func (w *world) checkSilences(a *account) {
 	for _, e := range decode[[]struct {
 		ID       int64

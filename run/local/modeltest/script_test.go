@@ -18,24 +18,23 @@ import (
 // world executes a script on the system and on the model, and compares.
 type world struct {
 	*system
-	tb        testing.TB
-	model     *model
-	prefix    string // of all names: what other scripts left in caches is not ours
-	tokens    map[*account]session
-	sites     map[*gateway]*site
-	open      *site
-	data      []*sentData // every message of topic data
-	events    []*sentAlert
-	sequence  int
-	commands  int
-	last      string
-	thorough  bool // compare everything after each command
-	setting   bool // compare nothing yet
-	concerned map[string]bool
-	actor     *account // whose answers may have changed
-	probed    time.Time
-	silences  map[int64]bool         // that somebody was told
-	looked    map[*account]time.Time // for silences
+	tb                 testing.TB
+	model              *model
+	prefix             string // of all names: what other scripts left in caches is not ours
+	tokens             map[*account]session
+	sites              map[*gateway]*site
+	open               *site
+	data               []*sentData // every message of topic data
+	events             []*sentAlert
+	sequence, commands int
+	last               string
+	thorough           bool // compare everything after each command
+	setting            bool // compare nothing yet
+	concerned          map[string]bool
+	actor              *account // whose answers may have changed
+	probed             time.Time
+	silences           map[int64]bool         // that somebody was told
+	looked             map[*account]time.Time // for silences
 }
 
 type session struct {

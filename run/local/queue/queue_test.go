@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -260,8 +262,7 @@ func TestFunctionMayDeadLetterByItself(t *testing.T) {
 	must.Equal(t, "counts", queue.Counts{DeadLettered: 1}, w.Counts())
 }
 
-// TestAcknowledgementsSurviveARestart has one function that handles, one that fails, and
-// one that is not there.
+// TestAcknowledgementsSurviveARestart has one function that handles, one that fails, and one that is not there.
 func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
@@ -419,9 +420,8 @@ func TestQueueOpensBesideABackup(t *testing.T) {
 	must.Get(connection.Exec(t.Context(), `ROLLBACK`))(t)
 }
 
-// TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read:
-// Pull leaves them in the table. An acknowledged message has no lease any more: a row with
-// its id is pulled at once.
+// TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read: Pull leaves them in the
+// table. An acknowledged message has no lease any more: a row with its id is pulled at once.
 func TestLeasedMessagesAreNotRead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
@@ -484,9 +484,8 @@ func TestSecondQueueWaitsForTheFirst(t *testing.T) {
 	open(t, queue.Config{DatabaseURL: database})
 }
 
-// TestAcknowledgementOfOneIsWritten has a function that fails while the other has acknowledged:
-// after a second the row says so, and after the second acknowledgement it is gone, though
-// nothing else happens.
+// TestAcknowledgementOfOneIsWritten has a function that fails while the other has acknowledged: after a second the row
+// says so, and after the second acknowledgement it is gone, though nothing else happens.
 func TestAcknowledgementOfOneIsWritten(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
@@ -508,4 +507,64 @@ func TestAcknowledgementOfOneIsWritten(t *testing.T) {
 	mended.Store(true)
 	must.Eventually(t, "the table is empty", func() bool { return rows(t, connection) == 0 })
 	must.Equal(t, "deliveries to ingest", 3, len(w.of("ingest")))
+}
+
+// TestConnectionsThatANetworkLost are neither closed nor pass anything: messages are acknowledged by
+// another session, although the server still has the one before.
+func TestConnectionsThatANetworkLost(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	address := must.Get(url.Parse(database))(t)
+	var lose func()
+	address.Host, lose = router(t, address.Host)
+	w := open(t, queue.Config{DatabaseURL: address.String()})
+	w.run(t, accept, "ingest", "detect")
+	direct := connect(t, database)
+	acknowledged := func() bool { return rows(t, direct) == 0 }
+	w.publish(t, queue.TopicData, "one")
+	must.Eventually(t, "the first message is acknowledged", acknowledged)
+	lose()
+	must.Eventually(t, "the second message is published", func() bool {
+		_, err := w.tryPublish(t.Context(), queue.TopicData, "two")
+		return err == nil
+	})
+	must.Eventually(t, "the second message is acknowledged", acknowledged)
+}
+
+// router forwards connections to an address. lose makes it forget those that there are.
+func router(t *testing.T, to string) (address string, lose func()) {
+	t.Helper()
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = listener.Close() })
+	var lost atomic.Int64
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := (&net.Dialer{}).DialContext(context.WithoutCancel(t.Context()), "tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+			began := lost.Load()
+			pass := func(from, to net.Conn) {
+				for buffer := make([]byte, 32<<10); ; {
+					n, err := from.Read(buffer)
+					if lost.Load() != began {
+						return // neither side is told
+					}
+					if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+						_, _ = from.Close(), to.Close()
+						return
+					}
+				}
+			}
+			go pass(client, server)
+			go pass(server, client)
+		}
+	}()
+	return listener.Addr().String(), func() { lost.Add(1) }
 }

@@ -50,8 +50,7 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	must.Equal(t, "the page says "+line, true, strings.Contains(string(source), line))
 }
 
-// TestBudgetFollows holds the defaults of terraform's monthly_budget to the costs of 10 and of
-// 1,000 nodes.
+// TestBudgetFollows holds the defaults of terraform's monthly_budget to the costs of 10 and of 1,000 nodes.
 func TestBudgetFollows(t *testing.T) {
 	t.Parallel()
 	sizes := string(must.Get(os.ReadFile("../../../terraform/size.tf"))(t))

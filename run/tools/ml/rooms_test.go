@@ -26,8 +26,7 @@ type statistic struct {
 	low, high float64
 }
 
-// described are the statistics, as describe returns them. TestLaboratory computes the ranges anew
-// where the file is.
+// described are the statistics, as describe returns them. TestLaboratory computes the ranges anew where the file is.
 func described() []statistic {
 	return []statistic{
 		{"|change| in 1 min, q90", 0.039, 0.069},

@@ -143,8 +143,7 @@ func (s *site) stored() []reading.Reading {
 	return slices.Clone(s.published)
 }
 
-// until is a border in whose room it is 24.5 °C, and where the node is switched off after
-// a time.
+// until is a border in whose room it is 24.5 °C, and where the node is switched off after a time.
 func (s *site) until(end time.Duration, room func(after time.Duration) string) border {
 	return func(question []string) (string, bool) {
 		s.mu.Lock()

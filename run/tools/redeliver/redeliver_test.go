@@ -42,8 +42,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// pipeline is a Pub/Sub whose subscriptions push to the real functions ingest and detect,
-// served over HTTP.
+// pipeline is a Pub/Sub whose subscriptions push to the real functions ingest and detect, served over HTTP.
 type pipeline struct {
 	client *pubsub.Client
 	pool   *pgxpool.Pool

@@ -17,8 +17,7 @@ import (
 
 const root = "../../.."
 
-// build is what of Cloud Build's schema cloudbuild.yaml uses: anything else in it
-// is refused.
+// build is what of Cloud Build's schema cloudbuild.yaml uses: anything else in it is refused.
 type build struct {
 	ServiceAccount string            `yaml:"serviceAccount"`
 	Timeout        string            `yaml:"timeout"`
@@ -132,8 +131,7 @@ func scripts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestScripts has a shell read each script, and looks for every variable,
-// program, target and file that it names.
+// TestScripts has a shell read each script, and looks for every variable, program, target and file that it names.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	b := parsed(t)
@@ -282,9 +280,8 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 	must.Equal(t, "a step that does not exist passes", false, err == nil)
 }
 
-// TestProvidersAreLocked runs the check of the configuration where a registry answers, by
-// a stand-in for terraform: it complains when the providers' checksums are not kept, and
-// lets init choose no others when they are.
+// TestProvidersAreLocked runs the check of the configuration where a registry answers, by a stand-in for terraform: it
+// complains when the providers' checksums are not kept, and lets init choose no others when they are.
 func TestProvidersAreLocked(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

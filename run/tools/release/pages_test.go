@@ -185,9 +185,8 @@ func commandsOf(t *testing.T, name, folder string) string {
 	})
 }
 
-// runPage runs the commands of a page in the test's cloud with stand-ins for what they
-// call, but for shell, openssl and the release's own scripts. After it come those of the
-// release by hand, where the page leads on to it.
+// runPage runs the commands of a page in the test's cloud with stand-ins for what they call, but for shell, openssl and
+// the release's own scripts. After it come those of the release by hand, where the page leads on to it.
 func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) pageState {
 	t.Helper()
 	machine := c.machine(t, nil)
@@ -196,9 +195,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	for n := range 4 {
 		c.components[numbered(n).api] = []string{"detect", "ingest", "api"}
 	}
-	c.submit = func(n int) bool {
-		return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil)
-	}
+	c.submit = func(n int) bool { return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil) }
 	c.mu.Unlock()
 	self := must.Get(standIn())(t)
 	terraform, err := filepath.Abs(root + "/terraform")

@@ -41,8 +41,7 @@ type published struct {
 	sbom       string
 }
 
-// publish builds the image on a base as distroless's is: certificates, users and
-// no shell.
+// publish builds the image on a base as distroless's is: certificates, users and no shell.
 func publish(t *testing.T) published {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
@@ -102,8 +101,7 @@ func (p published) unpacked(t *testing.T) string {
 	}
 }
 
-// TestImage publishes one image, since linking the program takes most of the time, and
-// looks at it from all sides.
+// TestImage publishes one image, since linking the program takes most of the time, and looks at it from all sides.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	p := publish(t)
@@ -137,10 +135,9 @@ func isReproducible(t *testing.T, first published) {
 	}
 }
 
-// startsContained starts the program as Cloud Run does, as nobody and with nothing but the
-// image's files, and without its settings: it names them. With those of terraform it is
-// started by run/server's TestStartsAsDeployed. Where the test is not root it cannot change
-// the root folder or the user, and starts the program alone.
+// startsContained starts the program as Cloud Run does, as nobody and with nothing but the image's files, and without
+// its settings: it names them. With those of terraform it is started by run/server's TestStartsAsDeployed. Where the
+// test is not root it cannot change the root folder or the user, and starts the program alone.
 func startsContained(t *testing.T, p published) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
