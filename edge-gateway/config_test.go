@@ -28,14 +28,11 @@ func TestUsage(t *testing.T) {
 		"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "1073741824", "GOOGLE_APPLICATION_CREDENTIALS",
 	)
 	for _, s := range config.Describe[Config]() {
-		if s.Help == "" {
-			t.Errorf("%s is not explained", s.Name)
-		}
+		must.Hold(t, s.Help != "", "%s is not explained", s.Name)
 	}
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--version"}} {
-		if err := run(t.Context(), args, nil); err != nil {
-			t.Errorf("%q ends with %v", args, err)
-		}
+		err := run(t.Context(), args, nil)
+		must.Hold(t, err == nil, "%q ends with %v", args, err)
 	}
 	for _, args := range [][]string{{"--verbose"}, {"serve"}, {"help", "me"}} {
 		must.Contain(t, fmt.Sprintf("the error of %q", args), fmt.Sprint(run(t.Context(), args, nil)), "monitor-gateway help")
@@ -80,13 +77,10 @@ func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 			continue
 		}
 		compared++
-		if want, known := defaults[name]; !known || value != want {
-			t.Errorf("environment.example has %s=%s, want %q", name, value, want)
-		}
+		want, known := defaults[name]
+		must.Hold(t, known && value == want, "environment.example has %s=%s, want %q", name, value, want)
 	}
-	if compared < 5 {
-		t.Errorf("only %d variables in environment.example", compared)
-	}
+	must.Hold(t, compared >= 5, "only %d variables in environment.example", compared)
 	for _, environ := range [][]string{{"PROJECT_ID=site"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES=0"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES="}} {
 		s := must.Get(loadSetup(environ, installation{t.TempDir()}))(t)
 		must.Equal(t, fmt.Sprintf("OUTBOX_MAX_BYTES by %q", environ), int64(outbox.DefaultMaxBytes), s.OutboxMaxBytes)
@@ -194,9 +188,8 @@ func TestDoctorsArguments(t *testing.T) {
 	must.Do(t, runDoctor(t.Context(), []string{"-h"}, nil, &out, time.Now))
 	must.Contain(t, "-h", out.String(), "-network")
 	for _, args := range [][]string{{"-colour"}, {"outbox"}} {
-		if err := runDoctor(t.Context(), args, nil, &out, time.Now); err == nil || errors.Is(err, errProblemsFound) {
-			t.Errorf("%q ends with %v", args, err)
-		}
+		err := runDoctor(t.Context(), args, nil, &out, time.Now)
+		must.Hold(t, err != nil && !errors.Is(err, errProblemsFound), "%q ends with %v", args, err)
 	}
 }
 

@@ -101,9 +101,7 @@ func TestCredentialsCome(t *testing.T) {
 	must.Equal(t, "answer with credentials", `200 {"status":"published","message_id":"9"}`,
 		call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`))
 	must.Contain(t, "health", call(http.MethodGet, "/health", ""), `"status":"healthy"`)
-	if strings.Contains(log.String(), "PRIVATE KEY") {
-		t.Error("the key is in the log")
-	}
+	must.Hold(t, !strings.Contains(log.String(), "PRIVATE KEY"), "the key is in the log")
 }
 
 // TestFaultsKeepTheirKind has Pub/Sub fail in several ways, by a real client: what the client's library tries again
@@ -163,9 +161,8 @@ func TestChecks(t *testing.T) {
 		}
 		return found
 	}
-	if got := results(); got["address"] == nil || got["clock"] != nil || got["disk"] != nil {
-		t.Errorf("with nobody at the address: %v", got)
-	}
+	got := results()
+	must.Hold(t, got["address"] != nil && got["clock"] == nil && got["disk"] == nil, "with nobody at the address: %v", got)
 	must.Do(t, os.RemoveAll(dir))
 	if got := results(); got["disk"] == nil {
 		t.Errorf("without the folder: %v", got)
@@ -242,9 +239,7 @@ func TestEnrolsArguments(t *testing.T) {
 	must.Do(t, enrol("-h"))
 	must.Contain(t, "-h", out.String(), "enrol CODE --api URL")
 	for _, args := range [][]string{{}, {"CODE"}, {"--api", "http://localhost:1"}, {"CODE", "--api", "http://example.com"}, {"CODE", "more", "--api", "http://localhost:1"}, {"--colour"}} {
-		if err := enrol(args...); err == nil {
-			t.Errorf("%q is taken", args)
-		}
+		must.Hold(t, enrol(args...) != nil, "%q is taken", args)
 	}
 }
 
@@ -295,9 +290,7 @@ func TestAccessToken(t *testing.T) {
 	topic := newTopic(t.Context(), Config{PublishTimeout: 10 * time.Second, ProbeEvery: time.Second}, session, time.Now, log, options...)
 	defer topic.close()
 	m := gateway.Message{NodeID: "n1", Data: []byte("{}")}
-	if err := topic.Publish(t.Context(), true, m)[0]; err == nil {
-		t.Error("it publishes before there is a token")
-	}
+	must.Hold(t, topic.Publish(t.Context(), true, m)[0] != nil, "it publishes before there is a token")
 	lend("one", "data")
 	hear(session, "one", "data")
 	topic.await(t.Context())

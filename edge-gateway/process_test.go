@@ -144,9 +144,8 @@ func TestKilledInAnOutage(t *testing.T) {
 	}
 	must.Equal(t, "times under which it is delivered", 1, len(times))
 	for taken := range times {
-		if taken.Before(sent) || taken.After(answered) {
-			t.Errorf("sent at %s and first answered at %s, it is delivered as of %s", sent, answered, taken)
-		}
+		must.Hold(t, !taken.Before(sent) && !taken.After(answered),
+			"sent at %s and first answered at %s, it is delivered as of %s", sent, answered, taken)
 	}
 }
 
@@ -207,14 +206,11 @@ func BenchmarkResidentMemory(b *testing.B) {
 		sending.Wait()
 		peak = max(peak, p.resident())
 	}
-	if h := p.health(); h == nil || h.Nodes != nodes {
-		b.Errorf("the gateway says %+v", h)
-	}
+	h := p.health()
+	must.Hold(b, h != nil && h.Nodes == nodes, "the gateway says %+v", h)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(peak, "MB-resident")
-	if peak > memoryLimit {
-		b.Errorf("%.1f MB resident, want at most %d", peak, memoryLimit)
-	}
+	must.Hold(b, peak <= memoryLimit, "%.1f MB resident, want at most %d", peak, memoryLimit)
 	_ = p.end(syscall.SIGTERM)
 }
 
@@ -253,9 +249,8 @@ func BenchmarkFullOutbox(b *testing.B) {
 	b.ReportMetric(float64(fastest.Milliseconds()), "start-ms")
 	b.ReportMetric(float64(counted.Milliseconds()), "counted-ms")
 	b.ReportMetric(peak, "MB-resident")
-	if fastest > startLimit || peak > memoryLimit {
-		b.Errorf("answers after %s with %.1f MB, want %s and %d MB", fastest, peak, startLimit, memoryLimit)
-	}
+	must.Hold(b, fastest <= startLimit && peak <= memoryLimit,
+		"answers after %s with %.1f MB, want %s and %d MB", fastest, peak, startLimit, memoryLimit)
 }
 
 // fillOutbox fills an outbox with an hour of 1,000 nodes two days ago again and again, and

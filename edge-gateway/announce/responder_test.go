@@ -225,9 +225,8 @@ func TestManyAskers(t *testing.T) {
 		s.pass(10 * time.Millisecond)
 	}
 	s.pass(200 * time.Millisecond)
-	if sent := s.take(); len(sent) > 2 {
-		t.Errorf("%d messages in half a second, want one of each record", len(sent))
-	}
+	sent := s.take()
+	must.Hold(t, len(sent) <= 2, "%d messages in half a second, want one of each record", len(sent))
 	s.pass(time.Second)
 	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
 	s.only()
@@ -294,9 +293,8 @@ func TestUnicastStaysOnTheLink(t *testing.T) {
 	s.pass(time.Second)
 	s.sends(0)
 	s.from(eth, "8.8.8.8:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
-	if sent := s.only(); sent.to.IsValid() {
-		t.Errorf("sent %v, want an answer to everybody", sent)
-	}
+	sent := s.only()
+	must.Hold(t, !sent.to.IsValid(), "sent %v, want an answer to everybody", sent)
 }
 
 func TestProbersWithASharedPortHearToo(t *testing.T) {
@@ -501,9 +499,8 @@ func texts(records []dns.RR) []string {
 func same(t *testing.T, what string, got []dns.RR, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	if lines := texts(got); !slices.Equal(lines, want) {
-		t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(lines, "\n"), strings.Join(want, "\n"))
-	}
+	lines := texts(got)
+	must.Hold(t, slices.Equal(lines, want), "%s:\n%s\nwant\n%s", what, strings.Join(lines, "\n"), strings.Join(want, "\n"))
 }
 
 // goodbye is a record's line with no life left.

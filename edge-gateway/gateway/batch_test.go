@@ -87,9 +87,8 @@ func TestBatchAnswersEachReading(t *testing.T) {
 				"lines":  good + "\r\n\n" + item,
 			} {
 				s := newSiteWith(t, withSource(), nil)
-				if got := s.batch(body); !strings.HasPrefix(got, "202, accepted, "+want) {
-					t.Errorf("%s: answered %q, want %q", form, got, want)
-				}
+				got := s.batch(body)
+				must.Hold(t, strings.HasPrefix(got, "202, accepted, "+want), "%s: answered %q, want %q", form, got, want)
 				published := s.published.all()
 				must.Equal(t, fmt.Sprintf("%s: published %v", form, published), want == "accepted", len(published) == 2)
 			}
@@ -154,9 +153,8 @@ func TestBatchIsOneWrite(t *testing.T) {
 	must.Equal(t, "answer", "202"+strings.Repeat(", accepted", gateway.MaxBatch), s.batch(body.String()))
 	must.Equal(t, "appends", 1, counted.calls)
 	must.Equal(t, "readings kept", gateway.MaxBatch, s.box.Stats().Pending)
-	if bytes := s.box.Stats().Bytes; bytes > 200*gateway.MaxBatch {
-		t.Errorf("%d bytes on disk: windows are written more than once", bytes)
-	}
+	bytes := s.box.Stats().Bytes
+	must.Hold(t, bytes <= 200*gateway.MaxBatch, "%d bytes on disk: windows are written more than once", bytes)
 	body.WriteString(`{"node_id":"n1","id":"x","temperature":20}`)
 	must.Equal(t, "answer to one reading too many", "413", s.batch(body.String()))
 }
@@ -237,9 +235,8 @@ func TestHostileSource(t *testing.T) {
 			if answer := recorder.Body.String(); recorder.Code != c.status || !strings.Contains(answer, c.want) {
 				t.Errorf("answered %d %.300s, want %d %s", recorder.Code, answer, c.status, c.want)
 			}
-			if told := strings.Contains(s.health(), `"batch":1},"problem":`); told != (c.status == 400 || c.status == 413) {
-				t.Errorf("health says %s", s.health())
-			}
+			must.Hold(t, strings.Contains(s.health(), `"batch":1},"problem":`) == (c.status == 400 || c.status == 413),
+				"health says %s", s.health())
 			must.Equal(t, "readings are published", c.status == http.StatusAccepted, len(s.published.all()) > 0)
 		})
 	}

@@ -371,9 +371,8 @@ func BenchmarkBacklog(b *testing.B) {
 			alone, beside = append(alone, without.at(0.99)), append(beside, with.at(0.99))
 			ratios = append(ratios, float64(with.at(0.99))/float64(without.at(0.99)))
 		}
-		if watched.delivered != size/nodes*nodes || watched.disorder > 0 {
-			b.Errorf("%d of %d readings of the backlog, %d out of order", watched.delivered, size, watched.disorder)
-		}
+		must.Hold(b, watched.delivered == size/nodes*nodes && watched.disorder == 0,
+			"%d of %d readings of the backlog, %d out of order", watched.delivered, size, watched.disorder)
 		slices.Sort(ratios)
 		slices.Sort(alone)
 		slices.Sort(beside)

@@ -45,9 +45,7 @@ func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.Resp
 	case request.Method != http.MethodHead:
 		err = d.JudgeAnswer(request, answer.Code, answer.Header(), answer.Body.Bytes())
 	}
-	if err != nil {
-		tb.Errorf("%s says otherwise: %v", documentFile, err)
-	}
+	must.Hold(tb, err == nil, "%s says otherwise: %v", documentFile, err)
 }
 
 // TestDocument gets every answer that the document has from a gateway, and demands that the gateway refuses a body when
@@ -193,9 +191,8 @@ func TestDocument(t *testing.T) {
 	for path, item := range d.Paths.Map() {
 		for method, op := range item.Operations() {
 			for status := range op.Responses.Map() {
-				if answer := method + " " + path + " " + status; !given[answer] {
-					t.Errorf("%s is documented, and no case here has it", answer)
-				}
+				answer := method + " " + path + " " + status
+				must.Hold(t, given[answer], "%s is documented, and no case here has it", answer)
 			}
 		}
 	}
@@ -218,9 +215,7 @@ func TestDocument(t *testing.T) {
 				want = fmt.Sprintf(`{"error":%q,"reason":%q}`, text, c.want)
 			}
 			status, answer := s.sendFrom(method, path, body)
-			if c.situation == "hostile" && len(answer) > 250 {
-				t.Errorf("answered %.300s", answer)
-			}
+			must.Hold(t, c.situation != "hostile" || len(answer) <= 250, "answered %.300s", answer)
 			if status != c.status || (want != "" && answer != want) {
 				t.Errorf("answered %d %s, want %d %s", status, answer, c.status, want)
 			}

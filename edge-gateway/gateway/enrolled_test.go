@@ -264,19 +264,14 @@ func TestClockFaults(t *testing.T) {
 			for _, m := range e.readings() {
 				var taken int64
 				must.Get(fmt.Sscan(m.Reading.MessageID, &taken))(t)
-				if off := m.Reading.Time.Sub(time.Unix(taken, 0)); off.Abs() > 2*time.Minute {
-					t.Errorf("a reading is off by %s", off)
-				}
-				if !m.origin.Signed() || !m.origin.Age.Known {
-					t.Error("a reading is not signed with its age")
-				}
+				off := m.Reading.Time.Sub(time.Unix(taken, 0))
+				must.Hold(t, off.Abs() <= 2*time.Minute, "a reading is off by %s", off)
+				must.Hold(t, m.origin.Signed() && m.origin.Age.Known, "a reading is not signed with its age")
 				if off := m.published.Sub(m.Reading.Time.Add(m.origin.Age.Duration)); off.Abs() > reading.MaxAhead {
 					t.Errorf("time and age of a reading are %s from its publication: it would be refused", off)
 				}
 				for i, age := range m.Recent.Age {
-					if i > 0 && age >= m.Recent.Age[i-1] {
-						t.Errorf("the window of a reading has the ages %v", m.Recent.Age)
-					}
+					must.Hold(t, i == 0 || age < m.Recent.Age[i-1], "the window of a reading has the ages %v", m.Recent.Age)
 				}
 			}
 		})

@@ -88,9 +88,8 @@ func TestFlood(t *testing.T) {
 			must.Equal(t, "another node's heartbeat was answered", http.StatusOK, post(t, site, "/api/v1/heartbeat", `{"node_id":"node-0003"}`).Code)
 		}
 		flooding.Wait()
-		if got := answers[http.StatusOK]; got < 550 || got > 700 {
-			t.Errorf("%d readings of the flood were taken in 10 s, want about 100 + 10 × 50", got)
-		}
+		got := answers[http.StatusOK]
+		must.Hold(t, got >= 550 && got <= 700, "%d readings of the flood were taken in 10 s, want about 100 + 10 × 50", got)
 		if got := answers[http.StatusTooManyRequests]; got > 11*connections {
 			t.Errorf("%d requests were refused: a connection can flood faster than one request a second", got)
 		}
@@ -152,9 +151,8 @@ func TestSpoofedNode(t *testing.T) {
 					}
 				}
 				flooding.Wait()
-				if all := published.all(); len(all) > 121+11*60+10 {
-					t.Errorf("%d readings were published in 10 s", len(all))
-				}
+				all := published.all()
+				must.Hold(t, len(all) <= 121+11*60+10, "%d readings were published in 10 s", len(all))
 			})
 		})
 	}
@@ -290,9 +288,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 		return ended >= want
 	})
 	must.Equal(t, "connections of the crowd were closed", want, ended)
-	if lines := strings.Count(c.log.String(), "idle ones are closed"); lines != 1 {
-		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.String())
-	}
+	lines := strings.Count(c.log.String(), "idle ones are closed")
+	must.Hold(t, lines == 1, "%d lines in the log, want one a minute:\n%s", lines, c.log.String())
 	must.Contain(t, "the log", c.log.String(), `"closed_from":"127.0.0.2","which_has":1024,"newest_from":"127.0.0.5"`)
 }
 
@@ -317,9 +314,7 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newClients(t)
 	c.occupy("127.0.0.2", fromOne)
-	if ask(c.dial("127.0.0.2")) == nil {
-		t.Error("one more from the address is let in")
-	}
+	must.Hold(t, ask(c.dial("127.0.0.2")) != nil, "one more from the address is let in")
 	for i := range 3 {
 		c.occupy(fmt.Sprintf("127.0.0.%d", 3+i), fromOne)
 	}

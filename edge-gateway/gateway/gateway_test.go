@@ -39,9 +39,7 @@ func TestSameIDAnHourLaterIsAnotherReading(t *testing.T) {
 	first := s.published.last().Reading.Identity()
 	s.pass(61 * time.Minute)
 	s.send("POST", "/api/v1/message", body)
-	if s.published.last().Reading.Identity() == first {
-		t.Error("an id that came round again was taken for a retry")
-	}
+	must.Hold(t, s.published.last().Reading.Identity() != first, "an id that came round again was taken for a retry")
 }
 
 // TestRecentCarriesTheLastHour shows contract 9.1.
@@ -148,9 +146,8 @@ func TestClockSetBack(t *testing.T) {
 			s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
 			must.Do(t, s.published.last().Recent.Validate())
 		}
-		if got := s.published.last().Recent.Len(); got < 3 {
-			t.Errorf("%s: %d readings ride along, want the 3 since the clock was set or more", name, got)
-		}
+		got := s.published.last().Recent.Len()
+		must.Hold(t, got >= 3, "%s: %d readings ride along, want the 3 since the clock was set or more", name, got)
 		// A retry is recognised though the clock was set.
 		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
 		must.Equal(t, name+": the retry became", second.Reading, s.published.last().Reading)
@@ -439,9 +436,8 @@ func (s *site) sendFrom(method, path string, body io.Reader) (status int, answer
 	request := httptest.NewRequestWithContext(s.tb.Context(), method, path, body)
 	request.RemoteAddr = "192.168.7.9:50123"
 	recorder := serve(s.tb, s.gateway, request)
-	if kind := recorder.Header().Get("Content-Type"); path != "/metrics" && kind != "application/json" {
-		s.tb.Errorf("%s %s: Content-Type %q", method, path, kind)
-	}
+	kind := recorder.Header().Get("Content-Type")
+	must.Hold(s.tb, path == "/metrics" || kind == "application/json", "%s %s: Content-Type %q", method, path, kind)
 	return recorder.Code, strings.TrimSpace(recorder.Body.String())
 }
 

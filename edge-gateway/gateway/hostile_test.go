@@ -235,12 +235,9 @@ func TestNodesSendNoDrills(t *testing.T) {
 		}
 	}
 	answer := post(t, site.Control(), "/drill", "QJ5R2")
-	if answer.Code != http.StatusInternalServerError || !strings.Contains(answer.Body.String(), "not enrolled") {
-		t.Errorf("an open gateway: %d %s", answer.Code, answer.Body)
-	}
-	if published.tried > 0 {
-		t.Errorf("%d messages were published", published.tried)
-	}
+	must.Hold(t, answer.Code == http.StatusInternalServerError && strings.Contains(answer.Body.String(), "not enrolled"),
+		"an open gateway: %d %s", answer.Code, answer.Body)
+	must.Hold(t, published.tried == 0, "%d messages were published", published.tried)
 }
 
 // FuzzMessage sends any body to any path: the answer is one of the document's and no fault of the gateway's,
@@ -266,9 +263,7 @@ func FuzzMessage(f *testing.F) {
 		recorder := serve(t, site, request)
 		var answer struct{ Status string }
 		must.Do(t, json.Unmarshal(recorder.Body.Bytes(), &answer))
-		if recorder.Code >= http.StatusTooManyRequests {
-			t.Errorf("answered %d %s", recorder.Code, recorder.Body)
-		}
+		must.Hold(t, recorder.Code < http.StatusTooManyRequests, "answered %d %s", recorder.Code, recorder.Body)
 		must.Equal(t, fmt.Sprintf("published %v", published.data), answer.Status == "published", len(published.data) == 1)
 		for _, data := range published.data {
 			must.Do(t, data.Reading.Validate())
@@ -278,8 +273,7 @@ func FuzzMessage(f *testing.F) {
 			Nodes []gateway.NodeInfo `json:"nodes"`
 			Total int                `json:"total"`
 		}
-		if err := json.Unmarshal(list.Body.Bytes(), &nodes); err != nil || nodes.Total != len(nodes.Nodes) {
-			t.Errorf("the list is %s", list.Body)
-		}
+		must.Hold(t, json.Unmarshal(list.Body.Bytes(), &nodes) == nil && nodes.Total == len(nodes.Nodes),
+			"the list is %s", list.Body)
 	})
 }

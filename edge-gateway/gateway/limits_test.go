@@ -49,9 +49,8 @@ func TestPace(t *testing.T) {
 		must.Equal(t, "pause after a batch of 2 ms", 2*time.Millisecond, good.next(2*time.Millisecond, false))
 	}
 	must.Equal(t, "a batch has readings after ten quick ones", largestBatch, good.size)
-	if pause := good.next(0, false); pause < time.Millisecond {
-		t.Errorf("a pause of %s leaves a live reading no room", pause)
-	}
+	pause := good.next(0, false)
+	must.Hold(t, pause >= time.Millisecond, "a pause of %s leaves a live reading no room", pause)
 
 	// With live readings the pause is three times the batch.
 	must.Equal(t, "pause beside live readings", 6*time.Millisecond, good.next(2*time.Millisecond, true))
@@ -69,9 +68,8 @@ func TestPace(t *testing.T) {
 	}
 	for range 100 {
 		filled.next(took(), false)
-		if filled.size < 1 || filled.size > 16 {
-			t.Errorf("batches of %d readings delay a live one by as many ms", filled.size)
-		}
+		must.Hold(t, filled.size >= 1 && filled.size <= 16,
+			"batches of %d readings delay a live one by as many ms", filled.size)
 	}
 
 	// A line that has become slow for good.
@@ -80,7 +78,6 @@ func TestPace(t *testing.T) {
 	for range 200 {
 		slow.next(300*time.Millisecond, false)
 	}
-	if slow.size < largestBatch/2 {
-		t.Errorf("batches of %d readings for ever, since the line was faster once", slow.size)
-	}
+	must.Hold(t, slow.size >= largestBatch/2,
+		"batches of %d readings for ever, since the line was faster once", slow.size)
 }

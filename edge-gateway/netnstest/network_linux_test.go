@@ -98,9 +98,8 @@ func foundByAvahi(t *testing.T, client *host, address string) {
 	must.Equal(t, "avahi-resolve", "monitor-gateway.local "+address, got)
 	out, err := client.says(environ, browse, "--resolve", "--terminate", "--parsable", "_http._tcp")
 	want := fmt.Sprintf(`=;eth0;IPv4;monitor-gateway;Web Site;local;monitor-gateway.local;%s;%d;"version=1.0"`, address, port)
-	if err != nil || !slices.Contains(strings.Split(out, "\n"), want) {
-		t.Errorf("avahi-browse: %v\n%s\nwant %s", err, out, want)
-	}
+	must.Hold(t, err == nil && slices.Contains(strings.Split(out, "\n"), want),
+		"avahi-browse: %v\n%s\nwant %s", err, out, want)
 }
 
 func foundByZeroconf(t *testing.T, client *host, address string) {
@@ -116,9 +115,7 @@ i = z.get_service_info("_http._tcp.local.", "monitor-gateway._http._tcp.local.",
 print(i.server, i.port, i.parsed_addresses(zeroconf.IPVersion.V4Only), i.properties)
 z.close()`)
 	want := fmt.Sprintf("monitor-gateway.local. %d ['%s'] {b'version': b'1.0'}", port, address)
-	if err != nil || got != want {
-		t.Errorf("%q, %v, want %q", got, err, want)
-	}
+	must.Hold(t, err == nil && got == want, "%q, %v, want %q", got, err, want)
 }
 
 // TestAddressesComeAndChange starts a gateway that has no network at all.
@@ -132,9 +129,7 @@ func TestAddressesComeAndChange(t *testing.T) {
 		must.Eventually(t, what, func() bool { return client.finds(want) })
 	}
 	cable(machine, "eth0", "", client, "192.168.77.10/24")
-	if client.finds("192.168.77.2") {
-		t.Error("found before it had an address")
-	}
+	must.Hold(t, !client.finds("192.168.77.2"), "found before it had an address")
 	machine.ip("address", "add", "192.168.77.2/24", "dev", "eth0") // late DHCP
 	found("found at its first address", "192.168.77.2")
 	machine.ip("address", "delete", "192.168.77.2/24", "dev", "eth0")
@@ -153,9 +148,8 @@ func TestAddressesComeAndChange(t *testing.T) {
 	client.ip("link", "set", "eth0", "up")
 	found("found after the switch was off again and again", "192.168.77.3")
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	if files := openFiles(t, g); files > 64 {
-		t.Errorf("%d files are open", files)
-	}
+	files := openFiles(t, g)
+	must.Hold(t, files <= 64, "%d files are open", files)
 	machine.ip("link", "delete", "eth0")
 	cable(machine, "eth1", "192.168.77.4/24", client, "192.168.77.10/24")
 	found("found by another adapter", "192.168.77.4")
@@ -196,9 +190,7 @@ func TestGoodbye(t *testing.T) {
 	}
 	told("192.168.78.2", func() { machine.ip("address", "delete", "192.168.78.2/24", "dev", "eth0") })
 	told("192.168.77.2", func() { g.end(syscall.SIGTERM) })
-	if client.finds("192.168.77.2") {
-		t.Error("still found")
-	}
+	must.Hold(t, !client.finds("192.168.77.2"), "still found")
 }
 
 // TestFoundOnceItCanBe has a machine where the gateway cannot be announced for a time: it
@@ -284,9 +276,7 @@ func TestBesideAvahi(t *testing.T) {
 			must.Equal(t, "the gateway is called", "monitor-gateway.local", g.state().Host)
 			got, err := g.says(environ, send, "--system", "--print-reply=literal",
 				"--dest=org.freedesktop.Avahi", "/", "org.freedesktop.Avahi.Server.GetHostName")
-			if err != nil || strings.TrimSpace(got) != c.name {
-				t.Errorf("Avahi is called %q, %v, want %s", got, err, c.name)
-			}
+			must.Hold(t, err == nil && strings.TrimSpace(got) == c.name, "Avahi is called %q, %v, want %s", got, err, c.name)
 			out, err := g.says(environ, resolve, "-4", "-n", "monitor-gateway.local")
 			if got := strings.Join(strings.Fields(out), " "); err != nil || got != "monitor-gateway.local 192.168.77.2" {
 				t.Errorf("avahi-resolve on the gateway's machine: %q, %v", got, err)
@@ -400,8 +390,7 @@ func enrolledAs(t *testing.T, id, pairKey string) (setting string) {
 		},
 		"pair.json": map[string]any{"gateway_id": id, "pair_key": []byte(pairKey)},
 	} {
-		encoded := must.Get(json.Marshal(content))(t)
-		must.Do(t, os.WriteFile(filepath.Join(folder, name), encoded, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), must.Get(json.Marshal(content))(t), 0o600))
 	}
 	return "OUTBOX_DIR=" + folder
 }
@@ -453,8 +442,7 @@ func TestFortyInterfaces(t *testing.T) {
 	g := machine.startGateway()
 	g.ready(links)
 	for _, n := range []int{0, 19, 20, 21, links - 1} {
-		want := fmt.Sprintf("10.7.%d.2", n)
-		must.Equal(t, fmt.Sprintf("on link %d it is", n), want,
+		must.Equal(t, fmt.Sprintf("on link %d it is", n), fmt.Sprintf("10.7.%d.2", n),
 			must.Get(client.plays(play{Client: "multicast", Name: hostname, Type: dns.TypeA, On: fmt.Sprintf("eth%d", n)}))(t))
 	}
 }
@@ -483,9 +471,7 @@ func TestNeighbourWithIPv6Alone(t *testing.T) {
 			g.ready(1)
 			got := must.Get(client.plays(play{Client: "six", Name: hostname}))(t)
 			address := netip.MustParseAddr(got)
-			if len(addresses) > 1 && got != "fd00:77::2" {
-				t.Errorf("it is %s", got)
-			}
+			must.Hold(t, len(addresses) <= 1 || got == "fd00:77::2", "it is %s", got)
 			if address.IsLinkLocalUnicast() {
 				got += "%25eth0"
 			}

@@ -239,17 +239,12 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 	must.Do(t, json.Unmarshal([]byte(site.line()), &a))
 	t.Logf("%d kills, %d nodes every %v: %d readings sent, %d received, %d lost, %d shown twice, %d copies that readers fold; longest pause %v, longest gap %v, which is %.2f intervals (%s); latest %v after it was measured",
 		kills, a.Nodes, interval, a.Sent, a.Received, len(a.Lost), len(a.Twice), a.Copies, a.LongestPause, a.LongestGap, a.LongestGap.Seconds()/interval.Seconds(), a.GapOf, a.Latest)
-	if a.Nodes != siteNodes || a.Received < siteNodes {
-		t.Errorf("only %d nodes with %d readings", a.Nodes, a.Received)
-	}
-	if len(a.Lost) > 0 || len(a.Twice) > 0 {
-		t.Errorf("lost: %v\nshown twice: %v", a.Lost, a.Twice)
-	}
+	must.Hold(t, a.Nodes == siteNodes && a.Received >= siteNodes, "only %d nodes with %d readings", a.Nodes, a.Received)
+	must.Hold(t, len(a.Lost) == 0 && len(a.Twice) == 0, "lost: %v\nshown twice: %v", a.Lost, a.Twice)
 	// A node whose gateway does not answer looks for it again, and says how old the reading is that it sends an interval
 	// later. Where the machine was too busy for the node to measure, there is nothing to send.
-	if a.LongestGap > a.LongestPause+interval {
-		t.Errorf("%s has a gap of %v, want at most an interval beyond the pause of a node, %v", a.GapOf, a.LongestGap, a.LongestPause)
-	}
+	must.Hold(t, a.LongestGap <= a.LongestPause+interval,
+		"%s has a gap of %v, want at most an interval beyond the pause of a node, %v", a.GapOf, a.LongestGap, a.LongestPause)
 }
 
 func duration(t *testing.T, name string, standard time.Duration) time.Duration {

@@ -43,13 +43,10 @@ func TestNodes(t *testing.T) {
 		last, ids := map[string]time.Time{}, map[string]bool{}
 		fourBytes := regexp.MustCompile(`^[0-9a-f]{8}$`)
 		for _, c := range g.calls("message") {
-			if before, ok := last[c.NodeID]; ok && c.At.Sub(before) != 30*time.Second {
-				t.Errorf("%s sent after %s, want 30s", c.NodeID, c.At.Sub(before))
-			}
+			before, ok := last[c.NodeID]
+			must.Hold(t, !ok || c.At.Sub(before) == 30*time.Second, "%s sent after %s, want 30s", c.NodeID, c.At.Sub(before))
 			last[c.NodeID] = c.At
-			if !fourBytes.MatchString(c.ID) || ids[c.ID] {
-				t.Errorf("message id %q is not four bytes of its own", c.ID)
-			}
+			must.Hold(t, fourBytes.MatchString(c.ID) && !ids[c.ID], "message id %q is not four bytes of its own", c.ID)
 			ids[c.ID] = true
 		}
 		must.Equal(t, "readings of 6 nodes in 30 minutes", 6*60, len(ids))
@@ -65,9 +62,8 @@ func TestNodes(t *testing.T) {
 		got := [4]int64{stats.Registered, stats.Accepted, stats.Failed, stats.Retried}
 		must.Equal(t, "registered, accepted, failed, retried", [4]int64{6, 360, 0, 0}, got)
 		must.Equal(t, "heartbeats", int64(len(g.calls("heartbeat"))), stats.Heartbeats)
-		if stats.Heartbeats < 6*28 {
-			t.Errorf("%d heartbeats of 6 nodes in 30 minutes, want one in 30 to 60 s", stats.Heartbeats)
-		}
+		must.Hold(t, stats.Heartbeats >= 6*28,
+			"%d heartbeats of 6 nodes in 30 minutes, want one in 30 to 60 s", stats.Heartbeats)
 	})
 }
 
@@ -229,9 +225,8 @@ func TestCoolingFailsByChance(t *testing.T) {
 			last[c.NodeID] = at
 		}
 		for node, failures := range hot {
-			if len(failures) != times || failures[0] < every/5 {
-				t.Errorf("%s passed 50 °C at %v, want once in each %s and not at once", node, failures, every)
-			}
+			must.Hold(t, len(failures) == times && failures[0] >= every/5,
+				"%s passed 50 °C at %v, want once in each %s and not at once", node, failures, every)
 		}
 		must.Equal(t, "nodes that passed 50 °C", nodes, len(hot))
 	})
@@ -257,9 +252,7 @@ func TestReplay(t *testing.T) {
 	address := g.listen(t)
 	for range 2 { // whose ids differ
 		result := must.Get(nodesim.Replay(t.Context(), address, recorded(t, 5, 200), nil, time.Now))(t)
-		if result.Accepted != 1000 || result.Rejected != 0 || result.PerSecond() <= 0 {
-			t.Errorf("%+v", result)
-		}
+		must.Hold(t, result.Accepted == 1000 && result.Rejected == 0 && result.PerSecond() > 0, "%+v", result)
 	}
 	must.Equal(t, "registrations of 5 nodes in two replays", 10, len(g.calls("register")))
 	ids, heard := map[string]bool{}, map[string][]float64{}
@@ -269,9 +262,8 @@ func TestReplay(t *testing.T) {
 	}
 	must.Equal(t, "ids and nodes", [2]int{2000, 5}, [2]int{len(ids), len(heard)})
 	for node, temperatures := range heard {
-		if len(temperatures) != 400 || !slices.IsSorted(temperatures[:200]) {
-			t.Errorf("%s sent %d rows, out of order", node, len(temperatures))
-		}
+		must.Hold(t, len(temperatures) == 400 && slices.IsSorted(temperatures[:200]),
+			"%s sent %d rows, out of order", node, len(temperatures))
 	}
 }
 
@@ -318,9 +310,7 @@ func TestReplayGivesUp(t *testing.T) {
 		}}
 		result, err := nodesim.Replay(t.Context(), "http://gateway", recorded(t, 1, 100), g, time.Now)
 		must.Contain(t, "the error", fmt.Sprint(err), "line 50 of mote-0", "status 500")
-		if result.Accepted != 48 || result.Elapsed > time.Minute {
-			t.Errorf("%+v, want 48 rows within a minute", result)
-		}
+		must.Hold(t, result.Accepted == 48 && result.Elapsed <= time.Minute, "%+v, want 48 rows within a minute", result)
 	})
 }
 
@@ -334,9 +324,8 @@ func TestReplayEndsWithItsContext(t *testing.T) {
 		return http.StatusOK
 	}}
 	result, err := nodesim.Replay(ctx, g.listen(t), recorded(t, 4, 5000), nil, time.Now)
-	if !errors.Is(err, context.Canceled) || result.Accepted > 1000 {
-		t.Errorf("%+v, %v, want the context's error at once", result, err)
-	}
+	must.Hold(t, errors.Is(err, context.Canceled) && result.Accepted <= 1000,
+		"%+v, %v, want the context's error at once", result, err)
 }
 
 // call is one request as a gateway saw it.

@@ -140,9 +140,8 @@ func TestBound(t *testing.T) {
 		kept++
 	}
 	must.Fail(t, "Append", box.Append(ofNode(kept, text)), ErrFull)
-	if size := must.Get(Size(dir))(t); size > most || size < most*9/10 {
-		t.Errorf("%d bytes on disk, want under %d and near it", size, most)
-	}
+	size := must.Get(Size(dir))(t)
+	must.Hold(t, size <= most && size >= most*9/10, "%d bytes on disk, want under %d and near it", size, most)
 	// What is taken out makes room, and what had been promised is all there.
 	must.Equal(t, "messages that come out, of those accepted", kept, len(drain(t, box, 3)))
 	// The segment that is being written to still holds up to four of them.
@@ -380,9 +379,8 @@ func TestRetainedMessages(t *testing.T) {
 		add(t, box, strconv.Itoa(i)+strings.Repeat("m", 1000))
 	}
 	// Space that is needed is worth more than memory, and no more of it.
-	if got := since(box, time.Time{}); got < 55 || got > 61 {
-		t.Errorf("%d messages are remembered, where 61 would fit", got)
-	}
+	got := since(box, time.Time{})
+	must.Hold(t, got >= 55 && got <= 61, "%d messages are remembered, where 61 would fit", got)
 	must.Do(t, box.Close())
 	now = now.Add(time.Hour)
 	box = open(t, dir, o)
@@ -476,9 +474,8 @@ func TestNumbersAreShort(t *testing.T) {
 	for value, size := range map[float64]int{0: 1, math.Copysign(0, -1): 9, 20.5: 2, -40: 2, 1.0 / 3: 9} {
 		encoded := appendNumber(nil, value)
 		got := (&bodyReader{rest: encoded}).number()
-		if len(encoded) != size || math.Float64bits(got) != math.Float64bits(value) {
-			t.Errorf("%g takes %d bytes, want %d, and is read as %g", value, len(encoded), size, got)
-		}
+		must.Hold(t, len(encoded) == size && math.Float64bits(got) == math.Float64bits(value),
+			"%g takes %d bytes, want %d, and is read as %g", value, len(encoded), size, got)
 	}
 }
 

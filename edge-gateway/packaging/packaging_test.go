@@ -296,9 +296,7 @@ func TestInstall(t *testing.T) {
 			install := must.Get(filepath.Abs("install.sh"))(t)
 			environ := []string{"MONITOR_GATEWAY_TEST=" + root, "PATH=" + dir + "/bin:" + os.Getenv("PATH")}
 			output, err := run(t, release, environ, "/bin/sh", install, name+".tar.gz", cmp.Or(c.key, "owner.pub"))
-			if (err != nil) != c.fails {
-				t.Errorf("ended with %v\n%s", err, output)
-			}
+			must.Hold(t, (err != nil) == c.fails, "ended with %v\n%s", err, output)
 			holds(t, installed, "# "+c.after+"\n")
 			holds(t, unit, "# "+c.after+"\n")
 			must.Equal(t, "the outbox", "readings", string(must.Get(os.ReadFile(kept))(t)))
@@ -317,9 +315,8 @@ func standsAlone(t *testing.T, path string) {
 	f := must.Get(elf.Open(path))(t)
 	defer func() { _ = f.Close() }()
 	for _, part := range f.Progs {
-		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
-			t.Errorf("%s is linked dynamically", filepath.Base(path))
-		}
+		must.Hold(t, part.Type != elf.PT_INTERP && part.Type != elf.PT_DYNAMIC,
+			"%s is linked dynamically", filepath.Base(path))
 	}
 }
 
@@ -366,9 +363,8 @@ func TestUnit(t *testing.T) {
 	watch := copied("monitor-gateway-credentials.path", "PathChanged=/etc/monitor-gateway/google.json", "PathChanged=/etc/monitor-gateway/google.json")
 	live := copied("monitor-gateway-live.socket", "Service=monitor-gateway.service", "Service=monitor-gateway.service")
 	people := copied("monitor-gateway-watch.service", "ExecStart=/usr/local/bin/monitor-gateway watch\n", "ExecStart=/bin/true\n")
-	if output, err := run(t, "", nil, analyze, "verify", unit, socket, live, restart, watch, people); err != nil || output != "" {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
-	}
+	output, err := run(t, "", nil, analyze, "verify", unit, socket, live, restart, watch, people)
+	must.Hold(t, err == nil && output == "", "systemd-analyze verify: %v\n%s", err, output)
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit))(t)
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstWatch, people))(t)
 }
@@ -379,9 +375,7 @@ func TestUnit(t *testing.T) {
 func TestUnitShowsTheBoot(t *testing.T) {
 	t.Parallel()
 	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)
-	if strings.Contains(string(content), "\nProcSubset=pid") {
-		t.Error("the unit hides /proc/sys/kernel/random/boot_id")
-	}
+	must.Hold(t, !strings.Contains(string(content), "\nProcSubset=pid"), "the unit hides /proc/sys/kernel/random/boot_id")
 }
 
 // TestNoUnitIsGivenUp holds that systemd starts each service again however often that was needed.

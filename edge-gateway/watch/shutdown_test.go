@@ -153,9 +153,8 @@ func TestShutdownNeedsMore(t *testing.T) {
 			c.change(&given)
 		}
 		stage, why := given.state.due(&given.shutdown, &given.site, &given.live, given.away, now)
-		if (stage != nil) != (c.why == "") || !strings.Contains(why, c.why) {
-			t.Errorf("%s: stage %v, %q, want %q", name, stage, why, c.why)
-		}
+		must.Hold(t, (stage != nil) == (c.why == "") && strings.Contains(why, c.why),
+			"%s: stage %v, %q, want %q", name, stage, why, c.why)
 	}
 }
 

@@ -51,16 +51,14 @@ func TestNight(t *testing.T) {
 			`03: told step="second" title="Over: Hall A: too hot"`,
 		} {
 			at, rest, _ := strings.Cut(want, " ")
-			if got := w.with(rest); len(got) != 1 || !strings.HasPrefix(got[0], at) {
-				t.Errorf("%s: %q", want, got)
-			}
+			got := w.with(rest)
+			must.Hold(t, len(got) == 1 && strings.HasPrefix(got[0], at), "%s: %q", want, got)
 		}
 		if n := len(w.service.beats); n < 45 || n > 60 { // 72 minutes, of which 25 without the uplink
 			t.Errorf("%d heartbeats", n)
 		}
-		if again := w.with("told", "judged on site"); len(again) > 0 {
-			t.Errorf("told again: %q", again)
-		}
+		again := w.with("told", "judged on site")
+		must.Hold(t, len(again) == 0, "told again: %q", again)
 	})
 }
 
@@ -167,9 +165,8 @@ func TestDigest(t *testing.T) {
 				"start warning Hall B: WARNING: Hall B: too hot, and 1 more",
 			}, told("a"))
 			must.Equal(t, "told later", []string{"start critical Hall A: CRITICAL: Hall A: too hot"}, told("late"))
-			if at := w.with("told", `step="a"`, "CRITICAL"); !strings.HasPrefix(at[0], "02:06:0") {
-				t.Errorf("told %q", at)
-			}
+			at := w.with("told", `step="a"`, "CRITICAL")
+			must.Hold(t, strings.HasPrefix(at[0], "02:06:0"), "told %q", at)
 		})
 	}
 }
@@ -304,9 +301,8 @@ func TestAway(t *testing.T) {
 				w.set(flag, false)
 				until("02:45:00")
 				starts, ends := w.with("told", "CRITICAL: Hall A: too hot"), w.with("told", "Over: Hall A: too hot")
-				if len(starts) != 1 || len(ends) != 1 || starts[0] > "02:02:08" || len(w.with("told ")) != 2 {
-					t.Errorf("told %q", w.logged)
-				}
+				must.Hold(t, len(starts) == 1 && len(ends) == 1 && starts[0] <= "02:02:08" && len(w.with("told ")) == 2,
+					"told %q", w.logged)
 			})
 		}
 	}
@@ -410,9 +406,8 @@ func TestBlind(t *testing.T) {
 			until("02:30:00")
 			must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
 			for _, m := range messages(t, sent) {
-				if strings.Contains(m.Text, "://") || strings.Contains(m.Text, "connect") {
-					t.Errorf("an error of the program is told to people: %s", m.Text)
-				}
+				must.Hold(t, !strings.Contains(m.Text, "://") && !strings.Contains(m.Text, "connect"),
+					"an error of the program is told to people: %s", m.Text)
 			}
 		})
 	}

@@ -72,9 +72,7 @@ class Handler(Debugging):
 		"Subject: CRITICAL: Hall A: too hot", "To: <ana@example.com>", "Incident 41: https://coldaisle.example.com/incidents/41", "Zurich",
 		"To: <ben@example.com>", "Subject: =?UTF-8?q?", // a header is ASCII
 	)
-	if strings.Contains(text, "\nBcc:") {
-		t.Errorf("a header from a room's name: %s", text)
-	}
+	must.Hold(t, !strings.Contains(text, "\nBcc:"), "a header from a room's name: %s", text)
 }
 
 // TestMailServerHangs sends by a mail server that accepts connections and says nothing. When it goes
@@ -94,9 +92,8 @@ func TestMailServerHangs(t *testing.T) {
 	})
 	defer func() { _ = server.Close() }()
 	_, _ = server.Write([]byte("220 mail.example.com\r\n"))
-	if said, _ := bufio.NewReader(server).ReadString('\n'); said != "" {
-		t.Errorf("the try that has failed goes on: %q", said)
-	}
+	said, _ := bufio.NewReader(server).ReadString('\n')
+	must.Hold(t, said == "", "the try that has failed goes on: %q", said)
 }
 
 // TestTelegram sends by an API like Telegram's, which is away, fails, and answers. The library alone
@@ -120,9 +117,7 @@ func TestTelegram(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	}
-	if err := send(); err == nil {
-		t.Error("a failure is a success")
-	}
+	must.Hold(t, send() != nil, "a failure is a success")
 	status = http.StatusOK
 	received.Take()
 	must.Do(t, send())
@@ -172,9 +167,8 @@ func TestWebhook(t *testing.T) {
 		must.Equal(t, path, "POST", <-messages)
 	}
 	must.Do(t, act("/endless"))
-	if sent := <-written; sent >= most {
-		t.Errorf("%d bytes of an answer were read", sent)
-	}
+	sent := <-written
+	must.Hold(t, sent < most, "%d bytes of an answer were read", sent)
 }
 
 // TestFirstMessage goes from nothing to the first message: init asks, test sends. Files with
@@ -211,9 +205,8 @@ func TestFirstMessage(t *testing.T) {
 		{"http://127.0.0.1:1", answers.URL, "try the key at the API: Post"},
 	} {
 		err := Init(t.Context(), path+"2", Answers{API: c.api, Name: "a", Key: "cold_secret", URL: c.url}, &http.Client{})
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter22") {
-			t.Errorf("%s, %s: %v", c.api, c.url, err)
-		}
+		must.Hold(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "hunter22"),
+			"%s, %s: %v", c.api, c.url, err)
 	}
 }
 
@@ -239,13 +232,9 @@ shutdowns:
 		"The API answers.", "The gateway does not answer: ", "CRITICAL: Hall A: too hot", `hall-b: no, its rooms are ["Hall B"]`,
 		"later: at Mon 2026-03-02 08:00:00 CET", "now: at once", "shutdown off: no, the gateway of this machine does not answer",
 	)
-	if _, err := os.Stat(filepath.Join(c.State, journalFile)); err == nil {
-		t.Error("it wrote a journal")
-	}
+	must.Hold(t, must.Err(os.Stat(filepath.Join(c.State, journalFile))) != nil, "it wrote a journal")
 	for _, q := range []Question{{"Hall Z", "too_hot", "critical"}, {"Hall A", "too_loud", "critical"}, {"Hall A", "too_hot", "Critical"}} {
-		if ask(q) == nil {
-			t.Errorf("%v is answered", q)
-		}
+		must.Hold(t, ask(q) != nil, "%v is answered", q)
 	}
 	must.Contain(t, "without a room", fmt.Sprint(ask(Question{"", "too_hot", "critical"})), "--room")
 	c.Steps = c.Steps[:1]
@@ -314,9 +303,8 @@ func TestRefused(t *testing.T) {
 		if err == nil {
 			err = c2.resolve(map[int64]string{1: "Hall A", 2: "Hall B"})
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter22") {
-			t.Errorf("%s: error %v, want %s", name, err, c.want)
-		}
+		must.Hold(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "hunter22"),
+			"%s: error %v, want %s", name, err, c.want)
 	}
 }
 
@@ -396,9 +384,8 @@ func TestCommand(t *testing.T) {
 	m.Room, m.ID = "Hall\nA", 7
 	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$COLDAISLE_ID|$0"; cat`, "$(id)"}, Timeout: time.Minute}
 	output := must.Get(s.act(t.Context(), "site", m))(t)
-	if !strings.HasPrefix(output, "Hall A|41|7|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
-		t.Errorf("output %q", output)
-	}
+	must.Hold(t, strings.HasPrefix(output, "Hall A|41|7|$(id) {") && strings.Contains(output, `"room":"Hall\nA"`),
+		"output %q", output)
 	// Who waits for the process that it leaves has an error: it takes longer than the step may.
 	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 300 & echo sent"}, Timeout: time.Minute}
 	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))

@@ -115,9 +115,8 @@ func TestClockMakesChanges(t *testing.T) {
 	answer = a.wait(t, cleared.Next)
 	s.forward(90*time.Second + 10*time.Minute)
 	// By then it is silent again.
-	if ended := <-answer; len(ended.Changes) == 0 {
-		t.Errorf("%+v", ended)
-	}
+	ended := <-answer
+	must.Hold(t, len(ended.Changes) != 0, "%+v", ended)
 }
 
 // TestChangesGoOnAfterARestart reads the log in parts, each by a new process: each number comes once. Contract 11.10.

@@ -362,9 +362,8 @@ func TestDocumentIsComplete(t *testing.T) {
 				t.Errorf("%s.%s lacks a description or an example", schema, name)
 			}
 			for other := range document.Components.Schemas {
-				if strings.EqualFold(schema+strings.ReplaceAll(name, "_", ""), other) {
-					t.Errorf("generators of clients name the type of %s.%s as the schema %s", schema, name, other)
-				}
+				must.Hold(t, !strings.EqualFold(schema+strings.ReplaceAll(name, "_", ""), other),
+					"generators of clients name the type of %s.%s as the schema %s", schema, name, other)
 			}
 			if name == "node_id" && !slices.Contains(specified, schema) || strings.HasPrefix(name, "seconds_") {
 				t.Errorf("%s has the field %s", schema, name)
@@ -561,9 +560,8 @@ func TestRedoc(t *testing.T) {
 			must.Equal(t, file, built, status == 200)
 		}
 		for _, path := range []string{"/docs/pages/built", "/docs/pages/built/", "/docs/pages/", "/docs/pages/nothing.js"} {
-			if status, body := get(path); status != 404 || body != `{"detail":"Not Found"}` {
-				t.Errorf("%s: %d %s", path, status, body)
-			}
+			status, body := get(path)
+			must.Hold(t, status == 404 && body == `{"detail":"Not Found"}`, "%s: %d %s", path, status, body)
 		}
 	}
 }

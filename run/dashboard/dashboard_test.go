@@ -62,11 +62,9 @@ func TestPageIsHTMLUnderAStrictPolicy(t *testing.T) {
 	t.Parallel()
 	got := httptest.NewRecorder()
 	dashboard.Handler().ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	if kind := got.Header().Get("Content-Type"); !strings.HasPrefix(kind, "text/html") {
-		t.Errorf("content type %q, want text/html", kind)
-	}
+	kind := got.Header().Get("Content-Type")
+	must.Hold(t, strings.HasPrefix(kind, "text/html"), "content type %q, want text/html", kind)
 	policy := got.Header().Get("Content-Security-Policy")
-	if !strings.Contains(policy, "script-src 'self';") || strings.Contains(policy, "unsafe") {
-		t.Errorf("policy %q lets more run than the page's own scripts", policy)
-	}
+	must.Hold(t, strings.Contains(policy, "script-src 'self';") && !strings.Contains(policy, "unsafe"),
+		"policy %q lets more run than the page's own scripts", policy)
 }

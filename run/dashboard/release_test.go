@@ -40,9 +40,8 @@ func TestReleaseLeavesNoStalePage(t *testing.T) {
 				recorder := httptest.NewRecorder()
 				handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, c.path, nil))
 				kind, kept := recorder.Header().Get("Content-Type"), recorder.Header().Get("Cache-Control")
-				if recorder.Code != c.status || !strings.HasPrefix(kind, c.kind) || kept != c.kept {
-					t.Errorf("%d %q, Cache-Control %q; want %d %q, %q", recorder.Code, kind, kept, c.status, c.kind, c.kept)
-				}
+				must.Hold(t, recorder.Code == c.status && strings.HasPrefix(kind, c.kind) && kept == c.kept,
+					"%d %q, Cache-Control %q; want %d %q, %q", recorder.Code, kind, kept, c.status, c.kind, c.kept)
 			})
 		}
 	}
@@ -61,9 +60,7 @@ func TestNoFileBeyondThePage(t *testing.T) {
 		must.Do(t, request.URL.UnmarshalBinary([]byte("http://dashboard"+path)))
 		recorder := httptest.NewRecorder()
 		WithPage(api).ServeHTTP(recorder, request)
-		if strings.Contains(recorder.Body.String(), "root:") {
-			t.Errorf("%s shows a file of the machine", path)
-		}
+		must.Hold(t, !strings.Contains(recorder.Body.String(), "root:"), "%s shows a file of the machine", path)
 		if recorder.Code != http.StatusNotFound && recorder.Code != http.StatusTeapot &&
 			!strings.HasPrefix(recorder.Header().Get("Content-Type"), "text/html") {
 			t.Errorf("%s: %d %s", path, recorder.Code, recorder.Header().Get("Content-Type"))
@@ -80,9 +77,7 @@ func TestPageIsFramedByNobody(t *testing.T) {
 	for _, rule := range []string{
 		"default-src 'none'", "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 	} {
-		if !strings.Contains(policy, rule) {
-			t.Errorf("no %s in %q", rule, policy)
-		}
+		must.Hold(t, strings.Contains(policy, rule), "no %s in %q", rule, policy)
 	}
 	if recorder.Header().Get("X-Content-Type-Options") != "nosniff" || recorder.Header().Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("headers %v", recorder.Header())

@@ -65,9 +65,8 @@ func TestConfig(t *testing.T) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{"serve": "usage", "migrate": "DATABASE_URL"} {
-		if err := run(t.Context(), []string{command}, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", command, err, want)
-		}
+		err := run(t.Context(), []string{command}, nil)
+		must.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want %s", command, err, want)
 	}
 }
 
@@ -101,9 +100,8 @@ func TestPortTaken(t *testing.T) {
 	s := must.Get(config.Load[Config]([]string{
 		"DATABASE_URL=postgres://127.0.0.1:1/none", "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", "PORT=" + port,
 	}))(t)
-	if err := serve(t.Context(), s, logging.Discard(), time.Now); err == nil || !strings.Contains(err.Error(), port) {
-		t.Errorf("got %v", err)
-	}
+	err := serve(t.Context(), s, logging.Discard(), time.Now)
+	must.Hold(t, err != nil && strings.Contains(err.Error(), port), "got %v", err)
 }
 
 const configuration = "../../terraform"

@@ -164,15 +164,13 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 	longest := "Aa0" + strings.Repeat("x", 69)
 	stored := must.Get(p.Hash(t.Context(), "", longest))(t)
 	for plain, want := range map[string]bool{longest: true, longest + "y": false, longest[:71]: false, "": false} {
-		if got, err := p.Matches(stored, plain); err != nil || got != want {
-			t.Errorf("%d bytes: %v, %v, want %v", len(plain), got, err, want)
-		}
+		got, err := p.Matches(stored, plain)
+		must.Hold(t, err == nil && got == want, "%d bytes: %v, %v, want %v", len(plain), got, err, want)
 	}
 	// Nobody's password is compared at the full cost, and never matches.
 	must.Equal(t, "the decoy costs", 4, must.Get(bcrypt.Cost(p.dummyHash))(t))
-	if got, err := p.Matches("", longest); got || err != nil {
-		t.Errorf("nobody's password matches: %v, %v", got, err)
-	}
+	got, err := p.Matches("", longest)
+	must.Hold(t, !got && err == nil, "nobody's password matches: %v, %v", got, err)
 }
 
 // TestLaneFullOfCookies fills the lane of known devices by as many e-mail addresses as it holds: who

@@ -109,9 +109,8 @@ func TestTokenIsRefused(t *testing.T) {
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c, err := made.verify(text); err == nil && c.of(accounts.Person{CustomerID: 7}) {
-				t.Error("accepted")
-			}
+			c, err := made.verify(text)
+			must.Hold(t, err != nil || !c.of(accounts.Person{CustomerID: 7}), "accepted")
 		})
 	}
 }
@@ -136,13 +135,10 @@ func TestTokenIsAccepted(t *testing.T) {
 		"an instance ahead of us": {testTokens(t, testKey, func() time.Time { return clock().Add(-time.Minute) }), issue(first, 1), 1},
 	} {
 		got, err := test.reader.verify(test.token)
-		if err != nil || !got.of(accounts.Person{ID: 3, CustomerID: 7, Generation: test.generation}) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		must.Hold(t, err == nil && got.of(accounts.Person{ID: 3, CustomerID: 7, Generation: test.generation}),
+			"%s: %+v, %v", name, got, err)
 	}
-	if _, err := first.verify(issue(rotated, 1)); err == nil {
-		t.Error("a token of a key that is not listed is accepted")
-	}
+	must.Hold(t, must.Err(first.verify(issue(rotated, 1))) != nil, "a token of a key that is not listed is accepted")
 }
 
 // TestTokenLifetime pins the specification's half hour.
@@ -175,9 +171,8 @@ func TestSecretKey(t *testing.T) {
 		}
 	}
 	for _, secret := range []string{strings.Repeat("k", 32), testKey + "," + otherKey, testKey + ", " + otherKey} {
-		if _, err := NewTokens(secret, fixedClock()); err != nil {
-			t.Errorf("%q is refused: %v", secret, err)
-		}
+		_, err := NewTokens(secret, fixedClock())
+		must.Hold(t, err == nil, "%q is refused: %v", secret, err)
 	}
 }
 
@@ -188,9 +183,7 @@ func FuzzVerifyToken(f *testing.F) {
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := made.verify(text)
-		if err == nil && text != good {
-			t.Errorf("%q speaks for %s", text, c.Subject)
-		}
+		must.Hold(t, err != nil || text == good, "%q speaks for %s", text, c.Subject)
 	})
 }
 
@@ -257,18 +250,15 @@ func TestKeyForm(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile("../../../docs/SECURITY.md"))(t)
 	const form = `cold_[0-9A-Za-z]{49}`
-	if !strings.Contains(string(page), "`"+form+"`") {
-		t.Errorf("SECURITY.md has no %s", form)
-	}
+	must.Hold(t, strings.Contains(string(page), "`"+form+"`"), "SECURITY.md has no %s", form)
 	seen := map[string]bool{}
 	for range 100 {
 		text, shown, hash := NewKey()
 		if !regexp.MustCompile("^"+form+"$").MatchString(text) || !strings.HasPrefix(text, shown) || len(shown) != 9 || hash != sha256.Sum256([]byte(text)) {
 			t.Fatalf("%s, %s, %x", text, shown, hash)
 		}
-		if begin := len(text) - keySumDigits; keySum(text[:begin]) != text[begin:] || seen[text] {
-			t.Errorf("%s has another sum, or is not new", text)
-		}
+		begin := len(text) - keySumDigits
+		must.Hold(t, keySum(text[:begin]) == text[begin:] && !seen[text], "%s has another sum, or is not new", text)
 		seen[text] = true
 	}
 }
@@ -327,9 +317,8 @@ func TestKeyGuesses(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most := guesses/maxLookups + 2; stored.queries > most {
-			t.Errorf("%d queries for %d guesses, want %d at most", stored.queries, guesses, most)
-		}
+		most := guesses/maxLookups + 2
+		must.Hold(t, stored.queries <= most, "%d queries for %d guesses, want %d at most", stored.queries, guesses, most)
 	})
 }
 

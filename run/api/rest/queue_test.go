@@ -105,12 +105,10 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 		}
 		d.group.Wait()
 		// The last two would have had theirs after ten and eleven seconds, or at the very moment of the tenth.
-		if len(d.order) < 10 || len(d.order) > 11 || len(d.order)+len(d.busy) != 12 {
-			t.Errorf("%d served, %d refused", len(d.order), len(d.busy))
-		}
-		if took := time.Since(began); took > 12*time.Second {
-			t.Errorf("took %v", took)
-		}
+		must.Hold(t, len(d.order) >= 10 && len(d.order) <= 11 && len(d.order)+len(d.busy) == 12,
+			"%d served, %d refused", len(d.order), len(d.busy))
+		took := time.Since(began)
+		must.Hold(t, took <= 12*time.Second, "took %v", took)
 		d.ask(t.Context(), "b") // all slots are free again
 		d.group.Wait()
 		must.Equal(t, "no slot is left", "b", d.order[len(d.order)-1])
@@ -164,15 +162,13 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 					defer cancel()
 					began := time.Now()
 					done, err := queue.Acquire(ctx, laneOf(c.client), c.client)
-					if waited := time.Since(began); waited > limits.MaxWait {
-						t.Errorf("waited %v", waited)
-					}
+					waited := time.Since(began)
+					must.Hold(t, waited <= limits.MaxWait, "waited %v", waited)
 					if err != nil {
 						return
 					}
-					if n := working.Add(1); n > int64(limits.Slots) {
-						t.Errorf("%d hold a slot, of %d", n, limits.Slots)
-					}
+					n := working.Add(1)
+					must.Hold(t, n <= int64(limits.Slots), "%d hold a slot, of %d", n, limits.Slots)
 					time.Sleep(c.works)
 					working.Add(-1)
 					done()
@@ -180,9 +176,8 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 			}
 			group.Wait()
 			for range limits.Slots {
-				if _, err := queue.Acquire(t.Context(), Unknown, "last"); err != nil {
-					t.Errorf("a slot is lost: %v", err)
-				}
+				_, err := queue.Acquire(t.Context(), Unknown, "last")
+				must.Hold(t, err == nil, "a slot is lost: %v", err)
 			}
 		})
 	})

@@ -150,9 +150,8 @@ func TestTurnsGoFromAccountToAccount(t *testing.T) {
 				return
 			}
 			busy, ok := errors.AsType[*Error](err)
-			if !ok || busy.Status != http.StatusServiceUnavailable || busy.GetHeaders().Get("Retry-After") != "10" {
-				t.Errorf("refused with %v", err)
-			}
+			must.Hold(t, ok && busy.Status == http.StatusServiceUnavailable && busy.GetHeaders().Get("Retry-After") == "10",
+				"refused with %v", err)
 			refused = append(refused, account)
 		}
 		end := must.Get(turns.Wait(WithAccount(t.Context(), 1)))(t)

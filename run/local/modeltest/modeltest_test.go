@@ -102,9 +102,8 @@ func TestScripts(t *testing.T) { //nolint:paralleltest // it sets flags
 		}
 	})
 	t.Logf("%d scripts, %d commands, %.0f a second", scripts.Load(), commands.Load(), float64(commands.Load())/time.Since(began).Seconds())
-	if !t.Failed() && !tooltest.RaceDetector() && commands.Load() < enough {
-		t.Errorf("%d commands, want %d", commands.Load(), enough)
-	}
+	must.Hold(t, t.Failed() || tooltest.RaceDetector() || commands.Load() >= enough,
+		"%d commands, want %d", commands.Load(), enough)
 }
 
 // draw draws a script and runs it. It returns the number of commands.

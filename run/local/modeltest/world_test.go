@@ -236,9 +236,8 @@ func (s *system) call(token, method, path string, body, into any) int {
 	if into != nil && answer.Code < 300 {
 		must.Do(s.tb, json.Unmarshal(answer.Body.Bytes(), into))
 	}
-	if answer.Code >= 500 && len(s.away) == 0 && !s.sweep.on() {
-		s.tb.Errorf("%s %s: %d %s", method, path, answer.Code, answer.Body)
-	}
+	must.Hold(s.tb, answer.Code < 500 || len(s.away) != 0 || s.sweep.on(),
+		"%s %s: %d %s", method, path, answer.Code, answer.Body)
 	return answer.Code
 }
 
@@ -258,9 +257,8 @@ func (s *system) reset() {
 
 func decode[T any](s *system, token, path string) (answer T) {
 	s.tb.Helper()
-	if code := s.call(token, http.MethodGet, path, nil, &answer); code != http.StatusOK {
-		s.tb.Errorf("GET %s: %d", path, code)
-	}
+	code := s.call(token, http.MethodGet, path, nil, &answer)
+	must.Hold(s.tb, code == http.StatusOK, "GET %s: %d", path, code)
 	return answer
 }
 

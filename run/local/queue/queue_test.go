@@ -194,9 +194,8 @@ func TestMessageReachesEveryFunctionOfItsTopic(t *testing.T) {
 		}
 		slices.SortFunc(got, func(a, b push.Message) int { return cmp.Compare(string(a.Data), string(b.Data)) })
 		first := got[0]
-		if first.PublishTime.Before(before) || time.Now().Before(first.PublishTime) {
-			t.Errorf("%s: published %s", function, first.PublishTime)
-		}
+		must.Hold(t, !first.PublishTime.Before(before) && !time.Now().Before(first.PublishTime),
+			"%s: published %s", function, first.PublishTime)
 		first.PublishTime = time.Time{}
 		want := push.Message{
 			ID: ids[0], Data: []byte("reading 000000"), Attributes: map[string]string{"node_id": "n1"},
@@ -241,9 +240,7 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 	}
 	m := dead[0].GetMessage()
 	published, err := time.Parse(time.RFC3339Nano, m.GetAttributes()[push.ForwardedPublishTime])
-	if err != nil || time.Since(published) > time.Hour {
-		t.Errorf("publish time %s, %v", published, err)
-	}
+	must.Hold(t, err == nil && time.Since(published) <= time.Hour, "publish time %s, %v", published, err)
 	want := map[string]string{
 		"node_id": "n1", push.ForwardedDeliveryCount: "100", push.ForwardedSubscription: queue.SubscriptionName(project, "ingest"),
 		push.ForwardedPublishTime: m.GetAttributes()[push.ForwardedPublishTime],
@@ -279,9 +276,8 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	again.drain(t)
 	must.Equal(t, "ingest messages a second time", 0, len(again.of("ingest")))
 	must.Equal(t, "detect", sent, again.data("detect"))
-	if m := again.of("storealert"); len(m) != 1 || m[0].ID != alerts[0] || m[0].DeliveryAttempt != 1 {
-		t.Errorf("storealert got %+v", m)
-	}
+	m := again.of("storealert")
+	must.Hold(t, len(m) == 1 && m[0].ID == alerts[0] && m[0].DeliveryAttempt == 1, "storealert got %+v", m)
 	id := again.publish(t, queue.TopicData, "later")[0]
 	must.Equal(t, "message id "+id+" is used twice", false, slices.Contains(published, id))
 	again.drain(t)
@@ -392,9 +388,8 @@ func TestDeadLettersArePulled(t *testing.T) {
 	forward(599 * time.Second)
 	must.Equal(t, "leased messages are pulled again", 0, len(w.pull(t)))
 	modify(0, first[0].GetAckId())
-	if again := w.pull(t); len(again) != 1 || string(again[0].GetMessage().GetData()) != "one" {
-		t.Errorf("after it was given back: %v", again)
-	}
+	again := w.pull(t)
+	must.Hold(t, len(again) == 1 && string(again[0].GetMessage().GetData()) == "one", "after it was given back: %v", again)
 	forward(time.Minute)
 	must.Equal(t, "pulled after the leases", 2, len(w.pull(t)))
 	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
@@ -435,9 +430,8 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 	must.Get(connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.pending`))(t)
 	must.Get(connection.Exec(t.Context(), `UPDATE pubsub.pending SET content = '\xff'`))(t)
 	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "three")
-	if got := w.pull(t); len(got) != 1 || string(got[0].GetMessage().GetData()) != "three" {
-		t.Errorf("beside leased messages: %v", got)
-	}
+	got := w.pull(t)
+	must.Hold(t, len(got) == 1 && string(got[0].GetMessage().GetData()) == "three", "beside leased messages: %v", got)
 	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
 		Subscription: deadLetter(), AckIds: []string{leased[0].GetAckId(), leased[1].GetAckId()},
 	}))

@@ -212,9 +212,7 @@ func TestFuzzedMessages(t *testing.T) {
 	close(work)
 	group.Wait()
 	t.Logf("of %d messages %d were taken as signed and %d as open, the others refused", n, signed, open)
-	if signed < n/20 || open < n/20 {
-		t.Error("these are too few")
-	}
+	must.Hold(t, signed >= n/20 && open >= n/20, "these are too few")
 	for what, query := range map[string]string{
 		"reading": `SELECT customer_id, message_id, timestamp, temperature, 0 FROM sensor_data.readings`,
 		"alert":   `SELECT channel, message_id, timestamp, value, customer_id FROM alerts`,
@@ -443,9 +441,8 @@ func (p sitePublisher) publish(ctx context.Context, m gateway.Message) error {
 		return context.DeadlineExceeded
 	}
 	ingested, detected := p.channels.handle(ctx, sent)
-	if err := errors.Join(ingested, detected); err != nil {
-		p.t.Errorf("refused: %v", err)
-	}
+	err := errors.Join(ingested, detected)
+	must.Hold(p.t, err == nil, "refused: %v", err)
 	return nil
 }
 
@@ -540,9 +537,8 @@ func TestReadingsThroughClockFaults(t *testing.T) {
 					stored[id] = true
 					return nil
 				})
-				if err != nil || len(stored) != len(s.sent) {
-					t.Errorf("%d of %d %s are stored, %v", len(stored), len(s.sent), what, err)
-				}
+				must.Hold(t, err == nil && len(stored) == len(s.sent),
+					"%d of %d %s are stored, %v", len(stored), len(s.sent), what, err)
 			}
 		})
 	}

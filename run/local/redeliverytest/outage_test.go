@@ -304,12 +304,9 @@ func outage(t *testing.T, away string, length time.Duration) {
 
 	counts := q.Counts()
 	t.Logf("%d attempts failed, %d messages waited at once, all delivered %s after the outage", counts.Refused, longest, recovered)
-	if counts.DeadLettered != 0 || counts.Refused == 0 {
-		t.Errorf("%+v: dead letters, or no outage", counts)
-	}
-	if most := (queue.Policy{}).WithDefaults().MaxBackoff; recovered > most {
-		t.Errorf("the last message came %s after the outage's end, want %s at most", recovered, most)
-	}
+	must.Hold(t, counts.DeadLettered == 0 && counts.Refused != 0, "%+v: dead letters, or no outage", counts)
+	most := (queue.Policy{}).WithDefaults().MaxBackoff
+	must.Hold(t, recovered <= most, "the last message came %s after the outage's end, want %s at most", recovered, most)
 	rows := map[reading.Identity]int{}
 	for _, r := range appends.Rows() {
 		rows[r.Identity()]++
@@ -475,9 +472,8 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	}
 	inBigQuery := map[string]reading.Reading{}
 	for _, r := range appends.Rows() {
-		if before, ok := inBigQuery[r.MessageID]; ok && !before.Equal(r) {
-			t.Errorf("copies differ: %+v and %+v", before, r)
-		}
+		before, ok := inBigQuery[r.MessageID]
+		must.Hold(t, !ok || before.Equal(r), "copies differ: %+v and %+v", before, r)
 		inBigQuery[r.MessageID] = r
 	}
 	slices.SortFunc(inPostgres, order)
@@ -498,9 +494,8 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 		for i, age := range j.Window.Age {
 			raw := [...][2]float64{{21.37, 0.4}, {22.02, 99.6}}[i]
 			wt, wh, _ := corrected(j.NodeID, j.Time.Add(-time.Duration(age)*time.Second), raw[0], raw[1])
-			if j.Window.Temperature[i] != wt || j.Window.Humidity[i] != wh {
-				t.Errorf("window of %s: %v, want %v and %v", j.MessageID, j.Window, wt, wh)
-			}
+			must.Hold(t, j.Window.Temperature[i] == wt && j.Window.Humidity[i] == wh,
+				"window of %s: %v, want %v and %v", j.MessageID, j.Window, wt, wh)
 		}
 	}
 }

@@ -187,14 +187,10 @@ func checkAlerts(t *testing.T, pool *pgxpool.Pool, customer int64, due map[strin
 		WHERE customer_id = $1`, customer))(t)
 	raised := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	for _, a := range raised {
-		if !due[a] {
-			t.Errorf("alert %s was not due, or is stored twice", a)
-		}
+		must.Hold(t, due[a], "alert %s was not due, or is stored twice", a)
 		delete(due, a)
 	}
-	if len(due) > 0 {
-		t.Errorf("%d alerts are missing of %d raised", len(due), len(raised))
-	}
+	must.Hold(t, len(due) == 0, "%d alerts are missing of %d raised", len(due), len(raised))
 }
 
 func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
@@ -357,9 +353,7 @@ func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading)
 		s.LastAt, s.LastTemperature, s.LastHumidity = r.Time, r.Temperature, r.Humidity
 		slots[key] = s
 	}
-	if len(newest) == 0 {
-		t.Error("there is no history")
-	}
+	must.Hold(t, len(newest) != 0, "there is no history")
 
 	gotNewest := map[reading.Node]reading.Reading{}
 	for _, r := range stored(t, pool, `SELECT channel, node_id, message_id, timestamp, temperature, humidity FROM node_state WHERE timestamp IS NOT NULL`) {

@@ -191,9 +191,8 @@ func (d *day) deliver(ctx context.Context, node string, data []byte) {
 		ID: time.Now().String(), Data: data, Attributes: map[string]string{wire.NodeIDAttribute: node}, PublishTime: time.Now(), DeliveryAttempt: 1,
 	}
 	for _, handle := range []push.HandleFunc{d.ingest, d.detect} {
-		if err := handle(context.WithoutCancel(ctx), m); err != nil {
-			d.tb.Errorf("%s: %v", node, err)
-		}
+		err := handle(context.WithoutCancel(ctx), m)
+		must.Hold(d.tb, err == nil, "%s: %v", node, err)
 	}
 }
 
@@ -255,9 +254,7 @@ func (d *day) compare(t *testing.T, begin time.Time, sown []sownFault, told []to
 	count, calls := map[string]int{}, 0
 	for _, i := range told {
 		calls += i.Calls
-		if calledAgain(i.Events) {
-			t.Errorf("%s in %s at %s calls twice: %v", i.Cause, i.Room, clock(i.Start), i.Events)
-		}
+		must.Hold(t, !calledAgain(i.Events), "%s in %s at %s calls twice: %v", i.Cause, i.Room, clock(i.Start), i.Events)
 		cells, kind := []string{"none", "", ""}, "of no fault"
 		at := slices.IndexFunc(sown, func(f sownFault) bool { return i.Cause == incident.TooHot && i.of(f) })
 		switch {
@@ -282,13 +279,10 @@ func (d *day) compare(t *testing.T, begin time.Time, sown []sownFault, told []to
 	}
 	for _, f := range sown {
 		of := slices.DeleteFunc(slices.Clone(told), func(i toldIncident) bool { return i.Cause != incident.TooHot || !i.of(f) })
-		if len(of) != 1 || !of[0].Actual || of[0].Calls < 1 || of[0].Calls > 2 {
-			t.Errorf("the cooling of %s failed at %s, of which people are told %+v", f.room, clock(f.Start), of)
-		}
+		must.Hold(t, len(of) == 1 && of[0].Actual && of[0].Calls >= 1 && of[0].Calls <= 2,
+			"the cooling of %s failed at %s, of which people are told %+v", f.room, clock(f.Start), of)
 	}
-	if len(sown) == 0 {
-		t.Error("nothing failed")
-	}
+	must.Hold(t, len(sown) != 0, "nothing failed")
 	_ = table.Flush()
 	t.Logf("\n%s%d faults, %d incidents, %d calls; incidents: %v", &text, len(sown), len(told), calls, count)
 }
@@ -392,9 +386,8 @@ func TestPast(t *testing.T) {
 		if told == "" {
 			break
 		}
-		if _, err := fmt.Sscanf(told, "Simulated readings of the last 0.292 days are arriving: %d %%.", &share); err != nil || share > 100 || share < slices.Max(shares) {
-			t.Errorf("%q after %d: %v", told, shares, err)
-		}
+		_, err := fmt.Sscanf(told, "Simulated readings of the last 0.292 days are arriving: %d %%.", &share)
+		must.Hold(t, err == nil && share <= 100 && share >= slices.Max(shares), "%q after %d: %v", told, shares, err)
 		shares = append(shares, share)
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -408,12 +401,10 @@ func TestPast(t *testing.T) {
 	hot := map[string]bool{}
 	for _, i := range list(t, owner.do("GET", "/api/v1/incidents", "", 200)) {
 		at := must.Get(time.Parse(time.RFC3339, field[string](t, i, "start_time")))(t)
-		if cause := field[string](t, i, "cause"); cause != "too_hot" || hot[field[string](t, i, "room_name")] {
-			t.Errorf("%s: %v", cause, i)
-		}
-		if field[string](t, i, "state") != "over" || at.After(began.Add(-30*time.Minute)) {
-			t.Errorf("it is of the past: %v", i)
-		}
+		cause := field[string](t, i, "cause")
+		must.Hold(t, cause == "too_hot" && !hot[field[string](t, i, "room_name")], "%s: %v", cause, i)
+		must.Hold(t, field[string](t, i, "state") == "over" && !at.After(began.Add(-30*time.Minute)),
+			"it is of the past: %v", i)
 		hot[field[string](t, i, "room_name")] = true
 	}
 	must.Equal(t, "rooms that were too hot", map[string]bool{"Server room 1": true, "Server room 2": true}, hot)
@@ -426,9 +417,7 @@ func TestPast(t *testing.T) {
 			t.Fatalf("a host measures temperature alone: %v", r)
 		}
 	}
-	if len(temperatures) < 100 {
-		t.Errorf("a host sent %d readings", len(temperatures))
-	}
+	must.Hold(t, len(temperatures) >= 100, "a host sent %d readings", len(temperatures))
 	past := func(s *system.System) (stored int) {
 		t.Helper()
 		must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE timestamp < $1 AND node_id LIKE 'sim-%'`, began).Scan(&stored))
@@ -436,9 +425,8 @@ func TestPast(t *testing.T) {
 	}
 	// Every five minutes, and every half minute of the last hour.
 	stored := past(s)
-	if least, most := 16*(6*12+120-2), 16*(6*12+120+2); stored < least || stored > most {
-		t.Errorf("%d readings of the past, want %d to %d", stored, least, most)
-	}
+	least, most := 16*(6*12+120-2), 16*(6*12+120+2)
+	must.Hold(t, stored >= least && stored <= most, "%d readings of the past, want %d to %d", stored, least, most)
 	must.Do(t, s.Stop())
 	s, _ = begin()
 	must.Eventually(t, "nodes and host measure now", func() bool { return s.Nodes.Stats().Accepted >= 16 })

@@ -143,9 +143,8 @@ func TestTelegrafInBothStores(t *testing.T) {
 	for store, got := range map[string]map[identity]bool{"PostgreSQL": inPostgreSQL, "BigQuery": inBigQuery} {
 		must.Equal(t, store+", what Telegraf says it sent and what is stored", want, got)
 	}
-	if len(want) < 20 || stored != len(want) {
-		t.Errorf("Telegraf says %d readings, PostgreSQL has %d rows", len(want), stored)
-	}
+	must.Hold(t, len(want) >= 20 && stored == len(want),
+		"Telegraf says %d readings, PostgreSQL has %d rows", len(want), stored)
 	t.Logf("Telegraf says %d readings; PostgreSQL has %d distinct in %d rows, BigQuery %d distinct in %d", len(want), len(inPostgreSQL), stored, len(inBigQuery), len(archive.Rows()))
 }
 
@@ -202,9 +201,8 @@ func TestRoomWithoutHumidity(t *testing.T) {
 		t.Helper()
 		for _, name := range names {
 			members, _ := from.(map[string]any)
-			if value, there := members[name]; !there || value != nil {
-				t.Errorf("%s is %v (%t) in %v", name, value, there, from)
-			}
+			value, there := members[name]
+			must.Hold(t, there && value == nil, "%s is %v (%t) in %v", name, value, there, from)
 		}
 	}
 	latest := get("/api/v1/data/latest/bmc-1")
@@ -226,9 +224,7 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	}
 	// The step is one incident; no rule of humidity or dew point has one, and nothing is missing.
 	incidents := list(t, get("/api/v1/incidents"))
-	if len(incidents) != 1 || field[string](t, incidents[0], "cause") != "too_hot" {
-		t.Errorf("incidents %v", incidents)
-	}
+	must.Hold(t, len(incidents) == 1 && field[string](t, incidents[0], "cause") == "too_hot", "incidents %v", incidents)
 	// Of the two thresholds and the rule, those that take humidity can judge nothing.
 	for _, r := range list(t, get("/api/v1/rules")) {
 		must.Equal(t, fmt.Sprint(r), field[string](t, r, "quantity") != "temperature", field[bool](t, r, "unmeasured"))
@@ -241,16 +237,14 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	})
 	forecasting := field[map[string]any](t, field[any](t, trained, "metrics"), "forecasting")
 	null(forecasting, "mae_humidity")
-	if rmse := field[float64](t, forecasting, "rmse_temp"); field[string](t, trained, "status") != "completed" || rmse <= 0 {
-		t.Errorf("trained: %v", trained)
-	}
+	must.Hold(t, field[string](t, trained, "status") == "completed" && field[float64](t, forecasting, "rmse_temp") > 0,
+		"trained: %v", trained)
 	// The models forecast what is there, and find what is strange about it.
 	foretold := forecast(owner, "bmc-2")
 	for _, step := range field[[]any](t, foretold, "forecast") {
 		null(step, "humidity")
-		if celsius := field[float64](t, step, "temperature"); celsius < 22 || celsius > 24 {
-			t.Errorf("forecast %v", step)
-		}
+		celsius := field[float64](t, step, "temperature")
+		must.Hold(t, celsius >= 22 && celsius <= 24, "forecast %v", step)
 	}
 	strange := reading.Reading{NodeID: "bmc-2", Temperature: 31, Humidity: reading.Missing()}
 	must.Eventually(t, "an anomaly is found", func() (found bool) {
@@ -276,6 +270,5 @@ func TestRoomWithoutHumidity(t *testing.T) {
 			t.Errorf("%s: %d %.2000s", path, answer.StatusCode, text)
 		}
 	}
-	report := get(fmt.Sprintf("/api/v1/data/report/%d?%s", room, span))
-	must.Contain(t, "report", fmt.Sprint(report), "max_temperature:60")
+	must.Contain(t, "report", fmt.Sprint(get(fmt.Sprintf("/api/v1/data/report/%d?%s", room, span))), "max_temperature:60")
 }

@@ -305,9 +305,8 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	l := &learner{System: s, t: t, api: owner}
 	l.begin(600, 40, "rack-1")
 	stored, err := objects.ListObjectsWithOptionsPaginated(system.ModelBucket, fakestorage.ListOptions{})
-	if err != nil || len(stored.Objects) < 3 {
-		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
-	}
+	must.Hold(t, err == nil && len(stored.Objects) >= 3,
+		"%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
 	again := start(t, use)
 	live := must.Get(again.Models.Manifest(t.Context(), owner.ID))(t)
 	must.Equal(t, "the next system finds the models", true, live.Detector != "")
@@ -354,9 +353,7 @@ func TestReadingsInTheBigQueryEmulator(t *testing.T) {
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":24.5,"humidity":41}`, http.StatusOK)
 	drain(t, s)
 	history := list(t, owner.do(http.MethodGet, "/api/v1/data/historical/rack-1?start_time=2020-01-01&end_time=2090-01-01", "", http.StatusOK))
-	if len(history) != 1 || field[float64](t, history[0], "temperature") != 24.5 {
-		t.Errorf("history %v", history)
-	}
+	must.Hold(t, len(history) == 1 && field[float64](t, history[0], "temperature") == 24.5, "history %v", history)
 	// PostgreSQL has the days that charts read, and what the status counts.
 	must.Contain(t, "status", must.Get(s.Status(t.Context(), time.Time{}))(t), "stored 1 ")
 }

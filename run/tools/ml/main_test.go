@@ -42,9 +42,8 @@ func TestCommands(t *testing.T) {
 	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
 	sown, given := said(t, simulate...), said(t, append(simulate, "-with", in("faults.csv"))...)
 	for name, text := range map[string]string{"sown": sown, "given": given} {
-		if rows := strings.Split(strings.TrimSpace(text), "\n"); len(rows) != 10001 || !strings.Contains(text, ",1,room") {
-			t.Errorf("%s: %d rows", name, len(rows))
-		}
+		rows := strings.Split(strings.TrimSpace(text), "\n")
+		must.Hold(t, len(rows) == 10001 && strings.Contains(text, ",1,room"), "%s: %d rows", name, len(rows))
 	}
 	must.Equal(t, "the faults of a file are those that are sown", false, sown == given)
 	must.Do(t, os.WriteFile(in("site.csv"), []byte(given), 0o600))
@@ -52,9 +51,8 @@ func TestCommands(t *testing.T) {
 	must.Contain(t, "the evaluation", evaluated, "10000 readings of 4 nodes", "ROC AUC of the score         0.",
 		"report in", "statistics and neighbours", "intervals of 90 %: ")
 	page := must.Get(os.ReadFile(in("report.html")))(t)
-	if n := strings.Count(string(page), "<svg"); n != 3 || strings.Contains(string(page), "<?xml") {
-		t.Errorf("%d plots in the report", n)
-	}
+	n := strings.Count(string(page), "<svg")
+	must.Hold(t, n == 3 && !strings.Contains(string(page), "<?xml"), "%d plots in the report", n)
 	err := run(t.Context(), append(simulate, "-with", in("site.csv")), &bytes.Buffer{}, noon)
 	must.Equal(t, "readings are taken for faults", false, err == nil)
 }
@@ -92,8 +90,7 @@ func TestEvaluateOddSeries(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "hourly.csv")
 	must.Do(t, os.WriteFile(file, []byte(hourly.String()), 0o600))
-	got := said(t, "evaluate", file)
-	must.Contain(t, "the evaluation", got, "the forest judges it as if it sent every 30s",
+	must.Contain(t, "the evaluation", said(t, "evaluate", file), "the forest judges it as if it sent every 30s",
 		"450 rows without a temperature, impossible, or of an instant twice",
 		"ROC AUC of the score         not measured", "nobody knows what happened within 20 s")
 	must.Equal(t, "nothing is evaluated", false, run(t.Context(), []string{"evaluate"}, &bytes.Buffer{}, noon) == nil)
@@ -140,9 +137,8 @@ func TestEvaluateLabels(t *testing.T) {
 			}
 			must.Do(t, os.WriteFile(file, []byte(b.String()), 0o600))
 			got := said(t, "evaluate", file)
-			if !strings.Contains(got, c.want) || strings.Contains(got, c.none) {
-				t.Errorf("%q is missing or %q is there in\n%s", c.want, c.none, got)
-			}
+			must.Hold(t, strings.Contains(got, c.want) && !strings.Contains(got, c.none),
+				"%q is missing or %q is there in\n%s", c.want, c.none, got)
 		})
 	}
 }
@@ -163,7 +159,6 @@ func TestFleetStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, want := range map[string]string{"test": "stopped", "verdicts": "stopped", "nonsense": "say test"} {
-		err := run(ctx, []string{"evaluate", "-fleet", name}, &bytes.Buffer{}, noon)
-		must.Contain(t, name, fmt.Sprint(err), want)
+		must.Contain(t, name, fmt.Sprint(run(ctx, []string{"evaluate", "-fleet", name}, &bytes.Buffer{}, noon)), want)
 	}
 }

@@ -27,8 +27,7 @@ func silent(t *testing.T) string {
 	t.Helper()
 	listener := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	t.Cleanup(func() { _ = listener.Close() })
-	raw := must.Get(listener.SyscallConn())(t)
-	must.Do(t, raw.Control(func(fd uintptr) { _ = syscall.Listen(int(fd), 0) }))
+	must.Do(t, must.Get(listener.SyscallConn())(t).Control(func(fd uintptr) { _ = syscall.Listen(int(fd), 0) }))
 	address := listener.Addr().String()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -103,9 +102,8 @@ func TestNodeFeedsItsWatchdog(t *testing.T) {
 				return hardware(question)
 			}, gatewayAt(at(t)), "PLATFORM=esp8266", "NETWORK=20", new(names).serve(t))
 			// Six registrations may take 14 s each; then a reading each 30 s.
-			if measured < 3 || !strings.Contains(console, "esp8266-a4cf1203b1c8") {
-				t.Errorf("measured %d times in 4 minutes\n%s", measured, console)
-			}
+			must.Hold(t, measured >= 3 && strings.Contains(console, "esp8266-a4cf1203b1c8"),
+				"measured %d times in 4 minutes\n%s", measured, console)
 		})
 	}
 }
@@ -139,9 +137,8 @@ func TestNodeMeasuresWhileItSendsWhatItKept(t *testing.T) {
 			t.Errorf("measured at %s and then at %s: it waited for what it kept", at[i-1], at[i])
 		}
 	}
-	if kept := len(s.stored()); kept < 35 {
-		t.Errorf("%d readings of 20 minutes are stored, want what was kept too", kept)
-	}
+	kept := len(s.stored())
+	must.Hold(t, kept >= 35, "%d readings of 20 minutes are stored, want what was kept too", kept)
 }
 
 // TestNodeCountsTheSearchForTheName loses what the node asks by mDNS, which takes it 2 s: a
@@ -165,9 +162,7 @@ func TestNodeCountsTheSearchForTheName(t *testing.T) {
 			waited++
 		}
 	}
-	if waited < 2 {
-		t.Errorf("%d readings waited for the name and say so: %+v", waited, s.on("message"))
-	}
+	must.Hold(t, waited >= 2, "%d readings waited for the name and say so: %+v", waited, s.on("message"))
 }
 
 // TestNodeForgetsBeforeItsCounterBeginsAgain is away from the gateway, with a sensor that
@@ -192,9 +187,8 @@ func TestNodeForgetsBeforeItsCounterBeginsAgain(t *testing.T) {
 		return hardware(question)
 	}, s.serve())
 	for _, r := range s.on("message") {
-		if r.After > back && r.After-time.Duration(r.Age)*time.Second < back {
-			t.Errorf("%s after the start it sent a reading of %s before it", r.After, away)
-		}
+		must.Hold(t, r.After <= back || r.After-time.Duration(r.Age)*time.Second >= back,
+			"%s after the start it sent a reading of %s before it", r.After, away)
 	}
 	seen := map[string]bool{}
 	for _, r := range s.on("message") {
@@ -205,9 +199,8 @@ func TestNodeForgetsBeforeItsCounterBeginsAgain(t *testing.T) {
 		}
 	}
 	// A degree a minute, for five minutes.
-	if got := len(s.stored()); got < 50 {
-		t.Errorf("%d readings are stored: it does not see that it gets hotter", got)
-	}
+	got := len(s.stored())
+	must.Hold(t, got >= 50, "%d readings are stored: it does not see that it gets hotter", got)
 }
 
 // heap is what the node gets to run in. MicroPython takes "w" to mean words of 32 bits, as a
@@ -259,9 +252,8 @@ func TestNodeRefusesSettings(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			console := power(t, s.until(8*time.Second, nil), s.serve()+c.setting+"\n")
-			if !strings.Contains(console, c.console) || len(s.requests) > 0 {
-				t.Errorf("the console says\n%s\nwant %q, and %d requests", console, c.console, len(s.requests))
-			}
+			must.Hold(t, strings.Contains(console, c.console) && len(s.requests) == 0,
+				"the console says\n%s\nwant %q, and %d requests", console, c.console, len(s.requests))
 		})
 	}
 }
@@ -345,8 +337,7 @@ func power(t *testing.T, hardware border, settings string, environment ...string
 	}
 	_ = answers.Close() // the node asks in vain, and ends
 	_, _ = io.Copy(io.Discard, questions)
-	if err := command.Wait(); err != nil || !off {
-		t.Errorf("the board went off by itself: %v\n%s%s", err, printed.String(), faults.String())
-	}
+	err := command.Wait()
+	must.Hold(t, err == nil && off, "the board went off by itself: %v\n%s%s", err, printed.String(), faults.String())
 	return printed.String()
 }

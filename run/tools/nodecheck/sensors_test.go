@@ -49,9 +49,7 @@ func checkSensor(t *testing.T, sensor string, registers func(string) []byte, con
 	said := power(t, i2c(s, registers), s.serve()+"SENSOR = \""+sensor+"\"\n")
 	sent := s.on("message")
 	if console != "" {
-		if len(sent) > 0 || !strings.Contains(said, console) {
-			t.Errorf("sent %v and said %q", sent, said)
-		}
+		must.Hold(t, len(sent) == 0 && strings.Contains(said, console), "sent %v and said %q", sent, said)
 		return
 	}
 	if len(sent) == 0 || math.Abs(sent[0].Temperature-temperature) > 0.06 || math.Abs(sent[0].Humidity-humidity) > tolerance {
@@ -203,9 +201,8 @@ func walk(t *testing.T, file, under string, value any, post func(map[string]any)
 	case map[string]any:
 		name := component(under, value)
 		for key, v := range value {
-			if known, ok := documented[name]; ok && !slices.Contains(strings.Fields(known), key) {
-				t.Errorf("%s: %s has no key %s", file, name, key)
-			}
+			known, ok := documented[name]
+			must.Hold(t, !ok || slices.Contains(strings.Fields(known), key), "%s: %s has no key %s", file, name, key)
 			walk(t, file, key, v, post)
 		}
 		if name == "http_request.post" {
@@ -252,9 +249,7 @@ func TestESPHomeFiles(t *testing.T) {
 			value, known := map[string]string{
 				"id": "00c0ffee", "node_id": "rack-1", "ip_addr": "192.168.1.20", "temperature": "24.5", "humidity": "41.0", "age_s": "30",
 			}[name]
-			if !known {
-				t.Errorf("%s: sends %s, which the gateway does not know", url, name)
-			}
+			must.Hold(t, known, "%s: sends %s, which the gateway does not know", url, name)
 			sent[name] = value
 		}
 		body := must.Get(json.Marshal(sent))(t)
@@ -262,12 +257,9 @@ func TestESPHomeFiles(t *testing.T) {
 		path := strings.TrimPrefix(url, "${gateway}")
 		s.gateway.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, path, strings.NewReader(string(body))))
 		// What on_response looks for.
-		if path == "/api/v1/message" && !strings.Contains(recorder.Body.String(), `"message_id":"00c0ffee"`) {
-			t.Errorf("a reading is answered %s", recorder.Body)
-		}
-		if recorder.Code >= 300 {
-			t.Errorf("%s %s is answered %d %s", path, body, recorder.Code, recorder.Body)
-		}
+		must.Hold(t, path != "/api/v1/message" || strings.Contains(recorder.Body.String(), `"message_id":"00c0ffee"`),
+			"a reading is answered %s", recorder.Body)
+		must.Hold(t, recorder.Code < 300, "%s %s is answered %d %s", path, body, recorder.Code, recorder.Body)
 	})
 	if len(posts) != 3 || len(s.stored()) != 1 || s.stored()[0].Temperature != 24.5 {
 		t.Errorf("posts %v, stored %v", slices.Sorted(maps.Keys(posts)), s.stored())

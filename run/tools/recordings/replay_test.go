@@ -47,12 +47,9 @@ func replayExactly(t *testing.T, o system.Options) {
 	t.Helper()
 	path, rows, due := record(t)
 	report, err := replay(t.Context(), o, path, time.Now)
-	if err != nil {
-		t.Errorf("%v\n%s", err, report)
-	}
-	if report.Sent != rows || report.Alerted != due || due == 0 {
-		t.Errorf("sent %d rows and stored %d alerts, want %d and %d", report.Sent, report.Alerted, rows, due)
-	}
+	must.Hold(t, err == nil, "%v\n%s", err, report)
+	must.Hold(t, report.Sent == rows && report.Alerted == due && due != 0,
+		"sent %d rows and stored %d alerts, want %d and %d", report.Sent, report.Alerted, rows, due)
 }
 
 func TestReplayIsStoredExactlyOnce(t *testing.T) {

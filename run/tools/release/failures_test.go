@@ -145,9 +145,7 @@ func TestEveryAnswerMayBeLost(t *testing.T) {
 			}
 		}
 	}
-	if seen < 10 {
-		t.Errorf("%d of %d commands change something: some are not seen", seen, len(commands))
-	}
+	must.Hold(t, seen >= 10, "%d of %d commands change something: some are not seen", seen, len(commands))
 }
 
 // failing plays releases in one cloud, each with a command that fails.
@@ -196,9 +194,7 @@ func (f *failing) after(fails int) bool {
 	f.t.Helper()
 	r, before, after, good, commands := f.play(fails)
 	if len(commands) < fails {
-		if !good {
-			f.t.Errorf("no command failed, and the release did:\n%s", r.log.String())
-		}
+		must.Hold(f.t, good, "no command failed, and the release did:\n%s", r.log.String())
 		return false
 	}
 	what := commands[fails-1]
@@ -211,9 +207,7 @@ func (f *failing) after(fails int) bool {
 		f.t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.log.String())
 	}
 	if lock := f.cloud.object("release/lock"); lock != "" {
-		if good || !late {
-			f.t.Errorf("%s failed: the lock is held\n%s", what, r.log.String())
-		}
+		must.Hold(f.t, !good && late, "%s failed: the lock is held\n%s", what, r.log.String())
 		if r, _, _, good, _ := f.play(0); !good {
 			f.t.Errorf("%s failed, and the next release too:\n%s", what, r.log.String())
 		}
@@ -262,9 +256,8 @@ func TestHeldLock(t *testing.T) {
 		lock := c.object("release/lock")
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
-		if r.play(nil) || c.live()["api"] != "api:1" || c.object("release/lock") != lock {
-			t.Errorf("broke a lock that is perhaps held:\n%s", r.log.String())
-		}
+		must.Hold(t, !r.play(nil) && c.live()["api"] == "api:1" && c.object("release/lock") == lock,
+			"broke a lock that is perhaps held:\n%s", r.log.String())
 		return r
 	}
 	t.Run("by a build that works", func(t *testing.T) {

@@ -60,9 +60,8 @@ func TestPagesRun(t *testing.T) {
 		want(t, []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "detect detect-00002", "ingest ingest-00002", "api api-00002", "detect detect-00003", "ingest ingest-00003", "api api-00003"}, history)
 		want(t, "", c.object("release/lock"))
 		byHand := regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`)
-		if began := c.object("release/last"); !byHand.MatchString(began) {
-			t.Errorf("the last release, which is by hand, began at %q", began)
-		}
+		began := c.object("release/last")
+		must.Hold(t, byHand.MatchString(began), "the last release, which is by hand, began at %q", began)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if locks := c.noncurrent[bucket+"/release/lock"]; !strings.Contains(string(locks[len(locks)-1].content), "@machine\n") {

@@ -215,7 +215,6 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 	_, r := publishing(t, pubsubtest.Dial(t, addresses[2], system.Project))
 	r.environ = append(r.environ, "SYNTHETIC_WAIT=120")
 	smoke(t, showing(t, addresses[1], dashboardPage), "")
-	if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1]); err != nil {
-		t.Errorf("%v\n%s\n%s", err, r.log.String(), said.String())
-	}
+	err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1])
+	must.Hold(t, err == nil, "%v\n%s\n%s", err, r.log.String(), said.String())
 }

@@ -232,9 +232,7 @@ func (env *environment) end() ledger.Totals {
 		env.t.Error(err)
 	}
 	sum := env.ledger.Sum()
-	if sum.Alerted == 0 {
-		env.t.Error("no alert was due: the scenario shows nothing of them")
-	}
+	must.Hold(env.t, sum.Alerted != 0, "no alert was due: the scenario shows nothing of them")
 	return sum
 }
 
@@ -293,9 +291,7 @@ func TestSoak(t *testing.T) {
 		pgtest.SkipUnlessAvailable(t, err)
 		missing = slices.DeleteFunc(missing, func(name string) bool { return s.chaos.done[name] > 0 })
 	}
-	if len(missing) > 0 {
-		t.Errorf("never happened: %q", missing)
-	}
+	must.Hold(t, len(missing) == 0, "never happened: %q", missing)
 }
 
 const alertsPath = "/api/v1/alerts/active"
@@ -402,12 +398,10 @@ func gatewayFull(t scenarioTest) string {
 	env.cluster.gatewayProxy.SetMode(proxytest.Forward)
 	err := env.finish()
 	sum, counted := env.ledger.Sum(), dropped()
-	if int64(sum.Unexplained) > counted {
-		t.Errorf("%d readings are missing, and the gateways count %d: %v", sum.Unexplained, counted, err)
-	}
-	if err != nil && strings.Count(err.Error(), "not stored") != strings.Count(err.Error(), "reading ") {
-		t.Errorf("something else than missing readings: %v", err)
-	}
+	must.Hold(t, int64(sum.Unexplained) <= counted,
+		"%d readings are missing, and the gateways count %d: %v", sum.Unexplained, counted, err)
+	must.Hold(t, err == nil || strings.Count(err.Error(), "not stored") == strings.Count(err.Error(), "reading "),
+		"something else than missing readings: %v", err)
 	return fmt.Sprintf("%d readings, %d could not be kept and were counted, %d of them are missing", sum.Sent, counted, sum.Unexplained)
 }
 
@@ -474,12 +468,8 @@ func clockJump(t scenarioTest) string {
 	report, err := ledger.Replay(t.Context(), s, &series, time.Now, 25*time.Hour)
 	stop()
 	setting.Wait()
-	if err != nil {
-		t.Errorf("%v\n%s", err, report)
-	}
-	if set < 3 {
-		t.Errorf("the clock was set %d times only", set)
-	}
+	must.Hold(t, err == nil, "%v\n%s", err, report)
+	must.Hold(t, set >= 3, "the clock was set %d times only", set)
 	return fmt.Sprintf("set %d times; %d readings, %d alerts, exact", set, report.Sent, report.Alerted)
 }
 

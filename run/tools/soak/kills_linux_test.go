@@ -276,9 +276,8 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 	sum := settle(t, local, account, nodes)
 	t.Logf("%d kills of %d processes in all: %d readings sent, %d answered, %d without an answer, %d stored, %d alerts stored",
 		times, victims, sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Alerted)
-	if sum.Unexplained > 0 || sum.Duplicated > 0 || sum.Alerted == 0 || sum.Answered < 100*times {
-		t.Errorf("%+v", sum)
-	}
+	must.Hold(t, sum.Unexplained == 0 && sum.Duplicated == 0 && sum.Alerted != 0 && sum.Answered >= 100*times,
+		"%+v", sum)
 }
 
 // settle starts what was killed once more, in this process, waits until everything is delivered, and compares what was
@@ -316,9 +315,8 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	_ = local.command.Process.Kill()
 	t.Logf("the program ended: %v", <-local.exited)
 	local.start()
-	if local.credentials != first || first.Password == "" {
-		t.Errorf("sign in with %v, before with %v", local.credentials, first)
-	}
+	must.Hold(t, local.credentials == first && first.Password != "",
+		"sign in with %v, before with %v", local.credentials, first)
 	must.Eventually(t, "the end of processes", func() bool { return !slices.ContainsFunc(before, running) })
 
 	all := local.processes()
@@ -338,9 +336,8 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 		}
 		_ = listener.Close()
 	}
-	if left, err := os.ReadDir(local.temp); err != nil || len(left) > 0 {
-		t.Errorf("temporary files are left: %v, %v", left, err)
-	}
+	left, err := os.ReadDir(local.temp)
+	must.Hold(t, err == nil && len(left) == 0, "temporary files are left: %v, %v", left, err)
 	if _, err := os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("PostgreSQL did not end in order: %v", err)
 	}

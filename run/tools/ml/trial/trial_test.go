@@ -55,12 +55,9 @@ func TestBetterThanTheBaselines(t *testing.T) {
 		}
 		must.Equal(t, "episodes, by stretches of alarms less than half an hour apart", begun, len(scores[i].Episodes))
 	}
-	if ours.Right*10 < ours.Caught*8 {
-		t.Errorf("the first reason of %d is right for %d", ours.Caught, ours.Right)
-	}
-	if trial.PRAUC(tracks, scores, now) <= trial.PRAUC(tracks, rates, now) {
-		t.Error("the readings of faults are no more apart than by the rate of change")
-	}
+	must.Hold(t, ours.Right*10 >= ours.Caught*8, "the first reason of %d is right for %d", ours.Caught, ours.Right)
+	must.Hold(t, trial.PRAUC(tracks, scores, now) > trial.PRAUC(tracks, rates, now),
+		"the readings of faults are no more apart than by the rate of change")
 }
 
 // A whole room that warms is told of, though every neighbour warms too.
@@ -68,9 +65,8 @@ func TestRoomIsNotExcused(t *testing.T) {
 	t.Parallel()
 	tracks, now := made(12, 7*day, 4*day, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 20, Room: true}})
 	scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Frozen: now, Tick: time.Minute})
-	if o := trial.Measure(tracks, scores, anomaly.Alarm(1), now); o.Share() < 0.6 {
-		t.Errorf("caught %d of %d", o.Caught, o.Events)
-	}
+	o := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
+	must.Hold(t, o.Share() >= 0.6, "caught %d of %d", o.Caught, o.Events)
 }
 
 // What becomes of a node that changes for good, or comes back: an episode at most, and judged as before a day later.
@@ -157,9 +153,8 @@ func TestReplayStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	track := trial.Track{Readings: []reading.Reading{{Time: trial.From()}, {Time: trial.From().AddDate(10, 0, 0)}}}
-	if scores, _ := trial.Replay(ctx, []trial.Track{track}, trial.Options{}); len(scores[0].Score) != 2 {
-		t.Errorf("%+v", scores)
-	}
+	scores, _ := trial.Replay(ctx, []trial.Track{track}, trial.Options{})
+	must.Hold(t, len(scores[0].Score) == 2, "%+v", scores)
 }
 
 func TestMeasure(t *testing.T) {
@@ -193,9 +188,8 @@ func TestMeasure(t *testing.T) {
 		if o := trial.Measure(tracks, scores, 4, at(500).Add(-time.Second)); o.Events != 1 || o.Caught != 0 || math.Abs(o.False-2*30*24*60/(heard-500+1.0/60)) > 1e-6 {
 			t.Errorf("%v: from later on: %+v", gap, o)
 		}
-		if area := trial.PRAUC(tracks, scores, time.Time{}); area < 0.02 || area > 0.1 {
-			t.Errorf("%v: area %.3f", gap, area)
-		}
+		area := trial.PRAUC(tracks, scores, time.Time{})
+		must.Hold(t, area >= 0.02 && area <= 0.1, "%v: area %.3f", gap, area)
 		must.Equal(t, "threshold, that of the most of its hours", 5.0, trial.Learned(tracks, scores, 30, at(2999)))
 	}
 }
@@ -210,9 +204,8 @@ func TestForecast(t *testing.T) {
 			rise := 0.2 * max(0, at.Sub(now.Add(day)).Minutes())
 			track.Readings = append(track.Readings, reading.Reading{Time: at, Temperature: min(22+rise, peak), Humidity: 40})
 		}
-		if f := trial.Forecast([]trial.Track{track}, now); math.Abs(f.False-want) > 0.1 {
-			t.Errorf("a rise to %g °C: %+v", peak, f)
-		}
+		f := trial.Forecast([]trial.Track{track}, now)
+		must.Hold(t, math.Abs(f.False-want) <= 0.1, "a rise to %g °C: %+v", peak, f)
 	}
 }
 
@@ -297,9 +290,8 @@ func TestFloods(t *testing.T) {
 				tracks[node].Readings = readings
 			}
 			scores, _ := trial.Replay(t.Context(), tracks, trial.Options{Tick: time.Minute})
-			if found := trial.Compare(tracks, nil, scores, anomaly.Alarm(1), from); found.False > 3 {
-				t.Errorf("%d incidents", found.False)
-			}
+			found := trial.Compare(tracks, nil, scores, anomaly.Alarm(1), from)
+			must.Hold(t, found.False <= 3, "%d incidents", found.False)
 		})
 	}
 }
@@ -337,9 +329,7 @@ func TestLostCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 				break
 			}
 		}
-		if coolest >= 32 {
-			t.Errorf("seed %d: told at %.1f °C", seed, coolest)
-		}
+		must.Hold(t, coolest < 32, "seed %d: told at %.1f °C", seed, coolest)
 	}
 }
 
@@ -371,13 +361,11 @@ func TestReadTracks(t *testing.T) {
 	if b.Node != "b" || len(b.Readings) != 2 || b.Readings[0].Temperature != 20 || !math.IsNaN(b.Readings[1].Humidity) || b.Labels[0] || !b.Labels[1] {
 		t.Errorf("%+v", b)
 	}
-	if a := nodes[1]; a.Labels != nil || !a.Readings[0].Time.Equal(b.Readings[0].Time) {
-		t.Errorf("a node without labels: %+v", a)
-	}
+	a := nodes[1]
+	must.Hold(t, a.Labels == nil && a.Readings[0].Time.Equal(b.Readings[0].Time), "a node without labels: %+v", a)
 	for _, bad := range []string{"", "node_id,timestamp,temperature\n", "node_id,temperature\na,1\n", "node_id,timestamp,temperature\na,noon,1\n"} {
-		if _, _, err := trial.ReadTracks(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is accepted", bad)
-		}
+		_, _, err := trial.ReadTracks(strings.NewReader(bad))
+		must.Hold(t, err != nil, "%q is accepted", bad)
 	}
 }
 
@@ -389,20 +377,16 @@ func TestLabels(t *testing.T) {
 		false: {"0", "0.0", "", " 0", " "},
 	} {
 		for _, word := range words {
-			if nodes, _ := readTracks(t, series+word+"\n"); nodes[0].Labels[1] != want {
-				t.Errorf("%q is read as %v", word, !want)
-			}
+			nodes, _ := readTracks(t, series+word+"\n")
+			must.Hold(t, nodes[0].Labels[1] == want, "%q is read as %v", word, !want)
 		}
 	}
 	for _, word := range []string{"2", "-1", "NaN", "n", "ok", "score", "nonsense"} {
 		_, _, err := trial.ReadTracks(strings.NewReader(series + word + "\n"))
-		if err == nil || !strings.HasPrefix(err.Error(), "line 3: label \""+word+"\"") {
-			t.Errorf("%q: %v", word, err)
-		}
+		must.Hold(t, err != nil && strings.HasPrefix(err.Error(), "line 3: label \""+word+"\""), "%q: %v", word, err)
 	}
-	if nodes, _ := readTracks(t, "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,\n"); nodes[0].Labels != nil {
-		t.Error("a node without labels is labelled")
-	}
+	nodes, _ := readTracks(t, "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,\n")
+	must.Hold(t, nodes[0].Labels == nil, "a node without labels is labelled")
 }
 
 func TestQuicken(t *testing.T) {

@@ -257,8 +257,7 @@ func module(t *testing.T) string {
 		must.Do(t, os.CopyFS(filepath.Join(folder, component), os.DirFS(filepath.Join(root, component))))
 	}
 	for _, file := range []string{"go.mod", "go.sum"} {
-		content := must.Get(os.ReadFile(filepath.Join(root, file)))(t)
-		must.Do(t, writeFiles(folder, map[string][]byte{file: content}))
+		must.Do(t, writeFiles(folder, map[string][]byte{file: must.Get(os.ReadFile(filepath.Join(root, file)))(t)}))
 	}
 	return folder
 }
@@ -309,9 +308,8 @@ func TestRun(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "dist")
 	must.Do(t, run(t.Context(), root, out))
 	for _, name := range []string{"detect", "ingest", "storealert", "train"} {
-		if written, err := os.Stat(filepath.Join(out, name+".zip")); err != nil || written.Size() < 10_000 {
-			t.Errorf("%s: %v, %v", name, written, err)
-		}
+		written, err := os.Stat(filepath.Join(out, name+".zip"))
+		must.Hold(t, err == nil && written.Size() >= 10_000, "%s: %v, %v", name, written, err)
 	}
 }
 
@@ -320,6 +318,5 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	copied := module(t)
 	must.Do(t, os.RemoveAll(filepath.Join(copied, "shared", "push")))
-	err := run(t.Context(), copied, t.TempDir())
-	must.Contain(t, "the error", fmt.Sprint(err), "detect: go list", "shared/push")
+	must.Contain(t, "the error", fmt.Sprint(run(t.Context(), copied, t.TempDir())), "detect: go list", "shared/push")
 }

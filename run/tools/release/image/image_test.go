@@ -130,9 +130,8 @@ func isReproducible(t *testing.T, first published) {
 	if c.User != nonroot || !slices.Equal(c.Entrypoint, []string{"/server"}) || len(c.Cmd) != 0 || len(c.Env) != 0 || file.Created.Unix() != 0 {
 		t.Errorf("runs %q %q as %q with %q, made at %s", c.Entrypoint, c.Cmd, c.User, c.Env, file.Created)
 	}
-	if len(file.RootFS.DiffIDs) != 2 || file.OS != "linux" || file.Architecture != "amd64" {
-		t.Errorf("%d layers for %s/%s", len(file.RootFS.DiffIDs), file.OS, file.Architecture)
-	}
+	must.Hold(t, len(file.RootFS.DiffIDs) == 2 && file.OS == "linux" && file.Architecture == "amd64",
+		"%d layers for %s/%s", len(file.RootFS.DiffIDs), file.OS, file.Architecture)
 }
 
 // startsContained starts the program as Cloud Run does, as nobody and with nothing but the image's files, and without
@@ -150,9 +149,8 @@ func startsContained(t *testing.T, p published) {
 		c.SysProcAttr = &syscall.SysProcAttr{Chroot: folder, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 	}
 	c.Env = []string{}
-	if output, err := c.CombinedOutput(); err == nil || !strings.Contains(string(output), "SECRET_KEY is required") {
-		t.Errorf("%v\n%s", err, output)
-	}
+	output, err := c.CombinedOutput()
+	must.Hold(t, err != nil && strings.Contains(string(output), "SECRET_KEY is required"), "%v\n%s", err, output)
 }
 
 // hasBill finds the bill by the image. It names exactly what is in it.
@@ -213,9 +211,8 @@ func TestBillNamesThePages(t *testing.T) {
 	if got := names("run/dashboard/site/built/index.html"); !slices.Contains(got, "pkg:npm/preact") || !slices.Contains(got, "pkg:npm/%40tanstack/preact-query") || slices.Contains(got, "pkg:npm/vite") || slices.Contains(got, "pkg:npm/redoc") {
 		t.Errorf("the dashboard: %q", got)
 	}
-	if got := names("run/api/pages/site/built/redoc.standalone.js"); !slices.Contains(got, "pkg:npm/redoc") || !slices.Contains(got, "pkg:npm/preact") {
-		t.Errorf("both: %q", got)
-	}
+	got := names("run/api/pages/site/built/redoc.standalone.js")
+	must.Hold(t, slices.Contains(got, "pkg:npm/redoc") && slices.Contains(got, "pkg:npm/preact"), "both: %q", got)
 }
 
 // TestErrors says what is missing.
