@@ -86,9 +86,8 @@ func TestGarbledIdentity(t *testing.T) {
 // nobodyElses holds that others cannot read a file.
 func nobodyElses(t *testing.T, path string) {
 	t.Helper()
-	if info := must.Get(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%s is open to others: %v", path, info.Mode())
-	}
+	info := must.Get(os.Stat(path))(t)
+	must.Hold(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o600, "%s is open to others: %v", path, info.Mode())
 }
 
 // machine is an enrolled gateway whose system clock a test sets.

@@ -42,9 +42,7 @@ func TestLogCannotBeForged(t *testing.T) {
 	for lines.Scan() {
 		var entry map[string]any
 		must.Do(t, json.Unmarshal(lines.Bytes(), &entry))
-		if entry["severity"] == "ALERT" || entry["message"] == "forged" {
-			t.Errorf("forged: %s", lines.Text())
-		}
+		must.Hold(t, entry["severity"] != "ALERT" && entry["message"] != "forged", "forged: %s", lines.Text())
 	}
 }
 
@@ -176,9 +174,8 @@ func TestRejectionsAreLogged(t *testing.T) {
 				NodeID string `json:"node_id"`
 			}
 			must.Do(t, json.Unmarshal(scanner.Bytes(), &entry))
-			if entry.Severity != "WARNING" || entry.Message != "request rejected" || entry.Address != "192.168.7.9" {
-				t.Errorf("line %s", scanner.Text())
-			}
+			must.Hold(t, entry.Severity == "WARNING" && entry.Message == "request rejected" && entry.Address == "192.168.7.9",
+				"line %s", scanner.Text())
 			lines = append(lines, entry.NodeID+" | "+entry.Request+" | "+entry.Reason)
 		}
 		return lines

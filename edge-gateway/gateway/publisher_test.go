@@ -104,9 +104,8 @@ func TestRefusalAfterTheWait(t *testing.T) {
 		topic.FlushBacklog()
 	})}
 	errs := topic.Publish(ctx, false, of("n1", "1"), of(strings.Repeat("n", 1025), "2"))
-	if !errors.Is(errs[0], context.Canceled) || errors.Is(errs[0], gateway.ErrRefused) {
-		t.Errorf("the message that is good: %v", errs[0])
-	}
+	must.Hold(t, errors.Is(errs[0], context.Canceled) && !errors.Is(errs[0], gateway.ErrRefused),
+		"the message that is good: %v", errs[0])
 }
 
 // lateRefusal refuses requests once it may answer.

@@ -194,9 +194,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		must.Equal(t, "messages come out", kept, len(drain(t, batch, 7)))
 		must.Equal(t, "messages counted", 0, batch.held.total)
-		if all[0] == nil || kept < 10 {
-			t.Errorf("%d kept, an invalid one: %v", kept, all[0])
-		}
+		must.Hold(t, all[0] != nil && kept >= 10, "%d kept, an invalid one: %v", kept, all[0])
 	}
 }
 

@@ -182,9 +182,8 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 			for _, by := range []string{"apt", "dpkg --configure -a"} {
 				write("told", "")
 				must.Equal(t, by+" fails", c.fails, script("install.sh", "configure", "v1") != nil)
-				if newer := strings.Contains(read(program), "# new"); newer != c.stays || (read(unit) == "# new") != c.stays {
-					t.Errorf("%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
-				}
+				must.Hold(t, strings.Contains(read(program), "# new") == c.stays && (read(unit) == "# new") == c.stays,
+					"%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
 				told := read("told")
 				if got := strings.Count(told, "restart monitor-gateway.service"); got != c.restarts || strings.Contains(told, "enable --") ||
 					strings.Contains(told, "\nstart monitor-gateway-credentials.path") != (c.active == "true") {

@@ -329,9 +329,8 @@ func TestGatewaysClockIsSetBack(t *testing.T) {
 			set(0)
 			until("02:40:00")
 			for _, title := range []string{"CRITICAL: Hall A: too hot (judged on site)", "Over: Hall A: too hot (judged on site)"} {
-				if told := w.with("told", title); len(told) != c.times {
-					t.Errorf("told %q of %q", told, w.with())
-				}
+				told := w.with("told", title)
+				must.Hold(t, len(told) == c.times, "told %q of %q", told, w.with())
 			}
 		})
 	}

@@ -537,9 +537,8 @@ func TestRecipesAlertRules(t *testing.T) {
 			}
 			run := exec.CommandContext(t.Context(), promtool, "test", "rules", "test.yml")
 			run.Dir = folder
-			if said, err := run.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, strings.TrimSpace(string(said)))
-			}
+			said, err := run.CombinedOutput()
+			must.Hold(t, err == nil, "%v: %s", err, strings.TrimSpace(string(said)))
 		})
 	}
 }

@@ -213,9 +213,8 @@ func TestDrill(t *testing.T) {
 	d := a.shownDrill(t, started.Drill.ID)
 	must.Equal(t, "state", "passed", d.State)
 	for i := 1; i < len(d.Stages)-2; i++ { // told and taken are people's
-		if d.Stages[i].At.Before(*d.Stages[i-1].At) {
-			t.Errorf("%s at %v, before %s", d.Stages[i].Stage, d.Stages[i].At, d.Stages[i-1].Stage)
-		}
+		must.Hold(t, !d.Stages[i].At.Before(*d.Stages[i-1].At),
+			"%s at %v, before %s", d.Stages[i].Stage, d.Stages[i].At, d.Stages[i-1].Stage)
 	}
 	// It is over once it is through, and nobody has to see it; the real one lasts.
 	lasting := a.incidents(t, "?state=lasting")

@@ -112,9 +112,7 @@ func TestSow(t *testing.T) {
 
 	plan.Scale = 1.0 / 3
 	for i, f := range fault.Sow(plan, places) {
-		if math.Abs(f.Peak-sown[i].Peak/3) > 1e-9 {
-			t.Errorf("a third of %g is %g", sown[i].Peak, f.Peak)
-		}
+		must.Hold(t, math.Abs(f.Peak-sown[i].Peak/3) <= 1e-9, "a third of %g is %g", sown[i].Peak, f.Peak)
 	}
 	plan.Seed = 6
 	must.Hold(t, !fault.Sow(plan, places)[0].Start.Equal(sown[0].Start), "two seeds sow the same")

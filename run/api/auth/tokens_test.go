@@ -282,9 +282,8 @@ func TestKeyEnds(t *testing.T) {
 		lookUp := find(t, stored)
 		wants := func(text string, want error) {
 			t.Helper()
-			if found, err := lookUp(text); !errors.Is(err, want) || err == nil && found.customerID != 7 {
-				t.Errorf("%+v, %v, want %v", found, err, want)
-			}
+			found, err := lookUp(text)
+			must.Hold(t, errors.Is(err, want) && (err != nil || found.customerID == 7), "%+v, %v, want %v", found, err, want)
 		}
 		text := stored.add(1, nil)
 		wants(text, nil)

@@ -127,8 +127,7 @@ func FuzzTimestamp(f *testing.F) {
 			t.Fatalf("%q is taken, and cannot be answered: %v", text, err)
 		}
 		var again Timestamp
-		if err := json.Unmarshal(encoded, &again); err != nil || !again.Equal(parsed) {
-			t.Errorf("%q reads as %v, which reads as %v (%v)", text, parsed, again, err)
-		}
+		err = json.Unmarshal(encoded, &again)
+		must.Hold(t, err == nil && again.Equal(parsed), "%q reads as %v, which reads as %v (%v)", text, parsed, again, err)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 )
 
@@ -103,9 +104,7 @@ func (a *account) email() string { return a.name + "@example.com" }
 // expect reports an answer of the API that the model does not give.
 func (w *world) expect(what string, want, got int) bool {
 	w.tb.Helper()
-	if want != got {
-		w.tb.Errorf("%s is answered %d, want %d", what, got, want)
-	}
+	must.Hold(w.tb, want == got, "%s is answered %d, want %d", what, got, want)
 	return want == got
 }
 

@@ -54,9 +54,7 @@ func examine(t *testing.T, interval time.Duration, begin func(ctx context.Contex
 func inOrder(t *testing.T, found []finding, notes bool) {
 	t.Helper()
 	for _, f := range found {
-		if f.severity == isWrong || f.severity == isNote && !notes {
-			t.Errorf("%s %s", f.severity, f.text)
-		}
+		must.Hold(t, f.severity != isWrong && (f.severity != isNote || notes), "%s %s", f.severity, f.text)
 	}
 	t.Logf("%+v", found)
 }

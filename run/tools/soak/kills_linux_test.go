@@ -338,7 +338,6 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	}
 	left, err := os.ReadDir(local.temp)
 	must.Hold(t, err == nil && len(left) == 0, "temporary files are left: %v, %v", left, err)
-	if _, err := os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("PostgreSQL did not end in order: %v", err)
-	}
+	_, err = os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid"))
+	must.Hold(t, errors.Is(err, fs.ErrNotExist), "PostgreSQL did not end in order: %v", err)
 }
