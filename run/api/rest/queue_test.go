@@ -53,46 +53,33 @@ func (d *recorder) ask(ctx context.Context, client string) {
 	synctest.Wait()
 }
 
-func (d *recorder) check(t *testing.T, order, busy []string) {
+func (d *recorder) check(t *testing.T, name, served, refused string) {
 	t.Helper()
 	d.group.Wait()
-	must.Equal(t, "served", order, d.order)
-	must.Equal(t, "refused", busy, d.busy)
+	must.Equal(t, name+": served", served, strings.Join(d.order, ""))
+	must.Equal(t, name+": refused", refused, strings.Join(d.busy, ""))
 }
 
-func TestClientsAreServedInRotation(t *testing.T) {
+// TestWhoIsServedNext has clients ask at a queue of one slot, one after the other. Those in capitals are known.
+func TestWhoIsServedNext(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: time.Minute})
-		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
-			d.ask(t.Context(), client)
-		}
-		d.check(t, []string{"a", "a", "b", "c", "a", "b", "a", "a"}, nil)
-	})
-}
-
-func TestLanesTakeTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{3, 3}, MaxWait: time.Minute})
-		for _, client := range []string{"a", "b", "c", "d", "e", "A", "A", "B", "C"} { // e finds its lane full, C has one of A's
-			d.ask(t.Context(), client)
-		}
-		d.check(t, []string{"a", "A", "b", "B", "c", "C", "d"}, []string{"e", "A"})
-	})
-}
-
-func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{3}, MaxWait: time.Minute})
-		for range 6 {
-			d.ask(t.Context(), "a") // one works, three wait, two are refused
-		}
-		d.ask(t.Context(), "b") // the newest of a's makes room
-		d.ask(t.Context(), "b") // b would have as many as a
-		d.check(t, []string{"a", "a", "b", "a"}, []string{"a", "a", "a", "b"})
-	})
+	for name, c := range map[string]struct {
+		maxWaiting             [2]int
+		asked, served, refused string
+	}{
+		"clients take turns": {[2]int{100}, "aaaabacb", "aabcabaa", ""},
+		"lanes take turns":   {[2]int{3, 3}, "abcdeAABC", "aAbBcCd", "eA"}, // e finds its lane full, C has one of A's
+		// One of a's works, three wait, two are refused. Its newest makes room for b; with another b would have as many.
+		"the largest client makes room": {[2]int{3}, "aaaaaabb", "aaba", "aaab"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newRecorder(Limits{Slots: 1, MaxWaiting: c.maxWaiting, MaxWait: time.Minute})
+			for _, client := range c.asked {
+				d.ask(t.Context(), string(client))
+			}
+			d.check(t, name, c.served, c.refused)
+		})
+	}
 }
 
 func TestSlotThatIsNotFreeInTime(t *testing.T) {
@@ -125,7 +112,7 @@ func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		d.ask(t.Context(), "c")
-		d.check(t, []string{"a", "c"}, nil)
+		d.check(t, "one that has gone", "ac", "")
 	})
 }
 
