@@ -35,14 +35,11 @@ func TestReleaseLeavesNoStalePage(t *testing.T) {
 		{"a file that keeps its name is asked for again", "/icon.svg", 200, "image/svg+xml", "no-cache"},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			t.Run(method+" "+c.name, func(t *testing.T) {
-				t.Parallel()
-				recorder := httptest.NewRecorder()
-				handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, c.path, nil))
-				kind, kept := recorder.Header().Get("Content-Type"), recorder.Header().Get("Cache-Control")
-				must.Hold(t, recorder.Code == c.status && strings.HasPrefix(kind, c.kind) && kept == c.kept,
-					"%d %q, Cache-Control %q; want %d %q, %q", recorder.Code, kind, kept, c.status, c.kind, c.kept)
-			})
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, c.path, nil))
+			kind, _, _ := strings.Cut(recorder.Header().Get("Content-Type"), ";")
+			got := []any{recorder.Code, kind, recorder.Header().Get("Cache-Control")}
+			must.Equal(t, method+" "+c.name, []any{c.status, c.kind, c.kept}, got)
 		}
 	}
 }

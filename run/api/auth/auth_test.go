@@ -141,14 +141,11 @@ func TestClientAddress(t *testing.T) {
 		"past the own proxy, header made up": {behind, "192.0.2.1:4711", []string{"203.0.113.7"}, "192.0.2.1/32"},
 		"a header as long as they may be":    {cloud, "169.254.169.126:80", []string{strings.Repeat("198.51.100.1,", 1000) + "203.0.113.7"}, "203.0.113.7/32"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := must.Get(NewClients(test.trusted))(t)
-			request := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
-			request.RemoteAddr = test.peer
-			request.Header["X-Forwarded-For"] = test.forwardedFor
-			must.Equal(t, "client", test.want, c.of(request).String())
-		})
+		c := must.Get(NewClients(test.trusted))(t)
+		request := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+		request.RemoteAddr = test.peer
+		request.Header["X-Forwarded-For"] = test.forwardedFor
+		must.Equal(t, name, test.want, c.of(request).String())
 	}
 	for _, wrong := range []string{"", "somebody", "10.0.0.0/33", "10.0.0", "http://10.0.0.1"} {
 		if _, err := NewClients([]string{wrong}); err == nil || !strings.HasPrefix(err.Error(), "TRUSTED_PROXIES") {
