@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -385,9 +386,10 @@ func TestCommand(t *testing.T) {
 	output := must.Get(s.act(t.Context(), "site", m))(t)
 	must.Hold(t, strings.HasPrefix(output, "Hall A|41|7|$(id) {") && strings.Contains(output, `"room":"Hall\nA"`),
 		"output %q", output)
-	// Who waits for the process that it leaves has an error: it takes longer than the step may.
-	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 300 & echo sent"}, Timeout: time.Minute}
+	ended := filepath.Join(t.TempDir(), "ended")
+	leaves := Step{Command: []string{"/bin/sh", "-c", `(sleep 300; touch "$0") & echo sent`, ended}, Timeout: time.Minute}
 	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))
+	must.Fail(t, "the process that it left has ended before it", must.Err(os.Stat(ended)), fs.ErrNotExist)
 	talks := Step{Command: []string{"/bin/sh", "-c", "echo failed; yes 2>&1 | head -c 20000000; exit 3"}, Timeout: time.Minute}
 	if output, err := talks.act(t.Context(), "site", m); err == nil || !strings.HasPrefix(output, "failed y y") || len(output) > maxOutput {
 		t.Errorf("%d bytes of output: %v", len(output), err)
@@ -398,8 +400,8 @@ func TestCommand(t *testing.T) {
 	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 3600 & wait"}, Timeout: 100 * time.Millisecond}
 	_, err := hangs.act(t.Context(), "site", m) // else it ends with the tests
 	must.Contain(t, "the error of one that hangs", fmt.Sprint(err), "longer than 100ms")
-	ended, end := context.WithCancel(t.Context())
+	stopped, end := context.WithCancel(t.Context())
 	end()
-	_, err = s.act(ended, "site", m)
+	_, err = s.act(stopped, "site", m)
 	must.Hold(t, err != nil && !strings.Contains(err.Error(), "longer than"), "as the watch ends: %v", err)
 }
