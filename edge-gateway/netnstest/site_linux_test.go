@@ -475,7 +475,8 @@ func (p play) resolve(ctx context.Context, i *net.Interface) error {
 					address = record.AAAA
 				}
 				header := record.Header()
-				if address != nil && header.Ttl > 0 && dns.CanonicalName(header.Name) == dns.CanonicalName(p.Name) {
+				ours := (address.To4() == nil) == (p.Client == "six") // an announcement has addresses of both families
+				if ours && address != nil && header.Ttl > 0 && dns.CanonicalName(header.Name) == dns.CanonicalName(p.Name) {
 					_, err := fmt.Println(address)
 					return err
 				}
