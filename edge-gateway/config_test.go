@@ -2,12 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
@@ -22,14 +28,11 @@ func TestUsage(t *testing.T) {
 		"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "1073741824", "GOOGLE_APPLICATION_CREDENTIALS",
 	)
 	for _, s := range config.Describe[Config]() {
-		if s.Help == "" {
-			t.Errorf("%s is not explained", s.Name)
-		}
+		must.Hold(t, s.Help != "", "%s is not explained", s.Name)
 	}
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--version"}} {
-		if err := run(t.Context(), args, nil); err != nil {
-			t.Errorf("%q ends with %v", args, err)
-		}
+		err := run(t.Context(), args, nil)
+		must.Hold(t, err == nil, "%q ends with %v", args, err)
 	}
 	for _, args := range [][]string{{"--verbose"}, {"serve"}, {"help", "me"}} {
 		must.Contain(t, fmt.Sprintf("the error of %q", args), fmt.Sprint(run(t.Context(), args, nil)), "monitor-gateway help")
@@ -74,13 +77,10 @@ func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 			continue
 		}
 		compared++
-		if want, known := defaults[name]; !known || value != want {
-			t.Errorf("environment.example has %s=%s, want %q", name, value, want)
-		}
+		want, known := defaults[name]
+		must.Hold(t, known && value == want, "environment.example has %s=%s, want %q", name, value, want)
 	}
-	if compared < 5 {
-		t.Errorf("only %d variables in environment.example", compared)
-	}
+	must.Hold(t, compared >= 5, "only %d variables in environment.example", compared)
 	for _, environ := range [][]string{{"PROJECT_ID=site"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES=0"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES="}} {
 		s := must.Get(loadSetup(environ, installation{t.TempDir()}))(t)
 		must.Equal(t, fmt.Sprintf("OUTBOX_MAX_BYTES by %q", environ), int64(outbox.DefaultMaxBytes), s.OutboxMaxBytes)
@@ -123,4 +123,86 @@ func TestSettings(t *testing.T) {
 	_, err = config.Load[Config]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5", "SITE_TOKEN=short"})
 	want := "config: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nSITE_TOKEN must have 16 characters or more\nLOG_LEVEL must be debug, info, warn or error"
 	must.Equal(t, "faulty rules", want, fmt.Sprint(err))
+}
+
+// TestDoctor examines a gateway of its own, and then one that has ended.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	server := startPubSub(t)
+	p := newProcess(t, server.Addr)
+	p.start()
+	var out bytes.Buffer
+	err := runDoctor(t.Context(), nil, p.environ, &out, time.Now)
+	if err != nil && !errors.Is(err, errProblemsFound) {
+		t.Fatal(err)
+	}
+	must.Contain(t, "the output", out.String(),
+		"credentials\n  ok       not needed: PUBSUB_EMULATOR_HOST is "+server.Addr,
+		"credentials\n  ok       not needed: PUBSUB_EMULATOR_HOST is",
+		"0 readings waiting", "answers on port "+strconv.Itoa(p.port), "publishes, since", "network\n",
+	)
+	must.Do(t, healthy(t.Context(), p.environ)) // after the examination
+	must.Do(t, p.end(syscall.SIGTERM))
+	out.Reset()
+	must.Fail(t, "an examination without a gateway", runDoctor(t.Context(), nil, p.environ, &out, time.Now), errProblemsFound)
+	must.Contain(t, "the examination without a gateway", out.String(), "PROBLEM  does not answer on port")
+}
+
+// TestHealthy holds how long a script that has replaced the program gives it to be well.
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state func(second int) string
+		other bool // another version runs
+		took  time.Duration
+		well  bool
+	}{
+		"healthy":                {state: func(int) string { return "healthy" }, well: true},
+		"degraded for good":      {state: func(int) string { return "degraded" }, took: settled * time.Second, well: true},
+		"degraded, then failing": {state: func(second int) string { return []string{"failing", "degraded"}[min(1, settled/(second+1))] }, took: time.Minute},
+		"late":                   {state: func(second int) string { return []string{"", "healthy"}[second/40] }, took: 40 * time.Second, well: true},
+		"another version":        {state: func(int) string { return "healthy" }, other: true, took: time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := waitHealthy(t.Context(), func(context.Context) (state, version string, err error) {
+				version = buildVersion()
+				if c.other {
+					version = "v0"
+				}
+				if state = c.state(int(time.Since(began).Seconds())); state == "" {
+					err = errors.New("does not answer")
+				}
+				return state, version, err
+			})
+			if took := time.Since(began); (err == nil) != c.well || took != c.took {
+				t.Errorf("%s: after %s it ends with %v, want after %s", name, took, err, c.took)
+			}
+		})
+	}
+}
+
+func TestDoctorsArguments(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	must.Do(t, runDoctor(t.Context(), []string{"-h"}, nil, &out, time.Now))
+	must.Contain(t, "-h", out.String(), "-network")
+	for _, args := range [][]string{{"-colour"}, {"outbox"}} {
+		err := runDoctor(t.Context(), args, nil, &out, time.Now)
+		must.Hold(t, err != nil && !errors.Is(err, errProblemsFound), "%q ends with %v", args, err)
+	}
+}
+
+// TestInstalled gives the doctor the settings of the installed service.
+func TestInstalled(t *testing.T) {
+	t.Parallel()
+	at := install(t, "# settings\n\nPROJECT_ID=site\n#DATA_TOPIC=other\n; PORT=1\nPORT = \"9090\"\nno setting\n")
+	want := []string{
+		"OUTBOX_DIR=" + at.outbox(), "GOOGLE_APPLICATION_CREDENTIALS=" + at.etc("google.json"),
+		"PROJECT_ID=site", "PORT=9090", "PATH=/bin", "PORT=8081",
+	}
+	must.Equal(t, "environment", want, withServiceEnvironment([]string{"PATH=/bin", "PORT=8081"}, at))
+	own := []string{"PROJECT_ID=other"}
+	must.Equal(t, "a project of one's own", own, withServiceEnvironment(own, at))
+	must.Equal(t, "nothing installed", []string{"A=b"}, withServiceEnvironment([]string{"A=b"}, installation{t.TempDir()}))
 }

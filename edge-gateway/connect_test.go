@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +25,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"coldaisle.dev/edge-gateway/enrolment"
+	"coldaisle.dev/edge-gateway/enrolment/enrolmenttest"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -30,13 +34,13 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/tooltest"
+	"coldaisle.dev/shared/wire"
 )
 
 const account = "gateway@site.iam.gserviceaccount.com"
 
-// guarded starts a Pub/Sub as Google has it: behind TLS, and only for clients with a
-// token, which Google's library makes from the key of a service account by itself. It
-// returns the options of such a client.
+// guarded starts a Pub/Sub as Google has it: behind TLS, and only for clients with a token, which Google's library
+// makes from the key of a service account by itself. It returns the options of such a client.
 func guarded(t *testing.T) []option.ClientOption {
 	t.Helper()
 	onlyAccount := grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -52,8 +56,7 @@ func guarded(t *testing.T) []option.ClientOption {
 	}, onlyAccount)
 }
 
-// startGateway runs a gateway in this process until the test ends. call returns status and
-// body of an answer.
+// startGateway runs a gateway in this process until the test ends. call returns status and body of an answer.
 func startGateway(t *testing.T, config gateway.Config, topic *topic, log *slog.Logger) (box *outbox.Outbox, call func(method, path, body string) string) {
 	t.Helper()
 	t.Cleanup(topic.close)
@@ -98,14 +101,11 @@ func TestCredentialsCome(t *testing.T) {
 	must.Equal(t, "answer with credentials", `200 {"status":"published","message_id":"9"}`,
 		call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`))
 	must.Contain(t, "health", call(http.MethodGet, "/health", ""), `"status":"healthy"`)
-	if strings.Contains(log.String(), "PRIVATE KEY") {
-		t.Error("the key is in the log")
-	}
+	must.Hold(t, !strings.Contains(log.String(), "PRIVATE KEY"), "the key is in the log")
 }
 
-// TestFaultsKeepTheirKind has Pub/Sub fail in several ways, by a real client: what the
-// client's library tries again until its time is over is told as what it is. Contract
-// 8.12.
+// TestFaultsKeepTheirKind has Pub/Sub fail in several ways, by a real client: what the client's library tries again
+// until its time is over is told as what it is. Contract 8.12.
 func TestFaultsKeepTheirKind(t *testing.T) {
 	t.Parallel()
 	injected := func(code codes.Code) string {
@@ -121,8 +121,7 @@ func TestFaultsKeepTheirKind(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			// The library tries until the time is over. On a machine that is busy a second may
-			// not do for the first attempt.
+			// The library tries until the time is over. On a machine that is busy a second may not do for the first attempt.
 			var said string
 			for timeout := time.Second; timeout < 2*time.Minute; timeout *= 4 {
 				var metrics string
@@ -137,8 +136,7 @@ func TestFaultsKeepTheirKind(t *testing.T) {
 	}
 }
 
-// faults runs a gateway that publishes to an endpoint in vain, and returns its metrics and its
-// health.
+// faults runs a gateway that publishes to an endpoint in vain, and returns its metrics and its health.
 func faults(t *testing.T, endpoint string, timeout time.Duration) (metrics, health string) {
 	t.Helper()
 	topic := newTopic(t.Context(), Config{ProjectID: testProject, DataTopic: testTopic, PublishTimeout: timeout, ProbeEvery: time.Millisecond},
@@ -163,11 +161,147 @@ func TestChecks(t *testing.T) {
 		}
 		return found
 	}
-	if got := results(); got["address"] == nil || got["clock"] != nil || got["disk"] != nil {
-		t.Errorf("with nobody at the address: %v", got)
-	}
+	got := results()
+	must.Hold(t, got["address"] != nil && got["clock"] == nil && got["disk"] == nil, "with nobody at the address: %v", got)
 	must.Do(t, os.RemoveAll(dir))
 	if got := results(); got["disk"] == nil {
 		t.Errorf("without the folder: %v", got)
 	}
+}
+
+// TestEnrolledGateway enrols a gateway by the program itself, and runs it: nothing
+// else is installed. Contract 8.18, 8.19 and 8.22.
+func TestEnrolledGateway(t *testing.T) {
+	t.Parallel()
+	api := enrolmenttest.Start(t)
+	server := startPubSub(t)
+	p := newProcess(t, server.Addr, "PROJECT_ID=", "IDLE_PROBE=0")
+	enrol := func(answer string, args ...string) (string, error) {
+		var out bytes.Buffer
+		err := runEnrol(t.Context(), append([]string{enrolmenttest.Code, "--api", api.URL}, args...), p.environ, strings.NewReader(answer), &out, installation{t.TempDir()})
+		return out.String(), err
+	}
+	text, err := enrol("n\n")
+	must.Fail(t, "who declines", err, enrolment.ErrDeclined)
+	must.Contain(t, "what it is shown", text, "Account: ops@example.com\nGateway: Cellar\n")
+	for _, args := range [][]string{nil, {"--yes"}} {
+		must.Contain(t, "what is told", must.Get(enrol("y\n", args...))(t), "Enrolled as "+enrolmenttest.ID)
+	}
+	p.start()
+	must.Eventually(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
+	must.Eventually(t, "a published reading", func() bool { return p.send("a1") == http.StatusOK })
+	var out bytes.Buffer
+	drill := func(args ...string) error {
+		return runDrill(t.Context(), args, p.environ, &out, installation{t.TempDir()})
+	}
+	must.Do(t, drill("QJ5R2-W7YB3"))
+	must.Contain(t, "what is told", out.String(), "The drill is sent.")
+	must.Contain(t, "a drill without a code", fmt.Sprint(drill()), "monitor-gateway drill CODE")
+	drills := server.Messages()
+	must.Equal(t, "published at last", "QJ5R2-W7YB3", wire.DrillOf(drills[len(drills)-1].Data))
+	for _, m := range server.Messages() { // the drill, too
+		origin := must.Get(wire.ParseOrigin(m.Attributes))(t)
+		data, err := wire.DecodeData(m.Data, time.Now())
+		if err != nil || !origin.Verify(api.Key(), data.Reading.Time, m.Data) || origin.GatewayID != enrolmenttest.ID || !origin.Age.Known {
+			t.Errorf("published %s with %v, %v", m.Data, m.Attributes, err)
+		}
+	}
+
+	// It is revoked, which a restart makes it hear at once.
+	api.Set(func(a *enrolmenttest.API) { a.Reply.Revoked = true })
+	_ = p.end(syscall.SIGKILL)
+	must.Contain(t, "a drill without a gateway", fmt.Sprint(drill("QJ5R2-W7YB3")), "no gateway answers")
+	p.start()
+	must.Eventually(t, "health", func() bool {
+		h := p.health()
+		return h != nil && strings.Contains(strings.Join(h.Reasons, "\n"), "enrolment: the enrolment of this gateway was revoked")
+	})
+	published := len(server.Messages())
+	must.Equal(t, "a revoked gateway answers", http.StatusInternalServerError, p.send("a2"))
+	must.Equal(t, "readings that it keeps", 0, p.health().Outbox.Readings)
+	var report bytes.Buffer
+	must.Fail(t, "the doctor", runDoctor(t.Context(), nil, p.environ, &report, time.Now), errProblemsFound)
+	must.Contain(t, "the report", report.String(),
+		"Cellar ("+enrolmenttest.ID+") of ops@example.com\n", "when these are in order, check the uplink", "PROBLEM  the enrolment of this gateway was revoked",
+	)
+	must.Contain(t, "a drill of a revoked gateway", fmt.Sprint(drill("QJ5R2-W7YB3")), "revoked")
+	must.Equal(t, "a revoked gateway publishes", published, len(server.Messages()))
+	_ = p.end(syscall.SIGKILL) // then the log is whole
+	must.Contain(t, "the log", p.log.String(), "was revoked")
+}
+
+func TestEnrolsArguments(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	enrol := func(args ...string) error {
+		return runEnrol(t.Context(), args, []string{"OUTBOX_DIR=" + t.TempDir()}, nil, &out, installation{t.TempDir()})
+	}
+	must.Do(t, enrol("-h"))
+	must.Contain(t, "-h", out.String(), "enrol CODE --api URL")
+	for _, args := range [][]string{{}, {"CODE"}, {"--api", "http://localhost:1"}, {"CODE", "--api", "http://example.com"}, {"CODE", "more", "--api", "http://localhost:1"}, {"--colour"}} {
+		must.Hold(t, enrol(args...) != nil, "%q is taken", args)
+	}
+}
+
+// tokensSeen is a Pub/Sub that notes the tokens it is called with.
+type tokensSeen struct {
+	pubsubpb.UnimplementedPublisherServer
+
+	mu   sync.Mutex
+	seen []string
+}
+
+func (p *tokensSeen) Publish(ctx context.Context, in *pubsubpb.PublishRequest) (*pubsubpb.PublishResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	header, _ := metadata.FromIncomingContext(ctx)
+	p.seen = append(p.seen, in.GetTopic()+" "+strings.Join(header.Get("authorization"), ","))
+	return &pubsubpb.PublishResponse{MessageIds: make([]string, len(in.GetMessages()))}, nil
+}
+
+// TestAccessToken publishes by Google's own client: it takes the token of the newest
+// reply for each request, whatever token it had before. Contract 8.19.
+func TestAccessToken(t *testing.T) {
+	t.Parallel()
+	google := &tokensSeen{}
+	options := pubsubtest.ServeTLS(t, func(server *grpc.Server) { pubsubpb.RegisterPublisherServer(server, google) })
+	api := enrolmenttest.Start(t)
+	lend := func(token, topic string) {
+		api.Set(func(a *enrolmenttest.API) {
+			a.Reply.AccessToken, a.Reply.TokenExpiresAt, a.Reply.Topic = token, time.Now().Add(time.Hour), topic
+		})
+	}
+	folder := t.TempDir()
+	id := must.Get(enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, func(enrolment.Offer) bool { return true }))(t)
+	log := logging.Discard()
+	// A session that runs again asks at once, instead of after a minute.
+	hear := func(s *enrolment.Session, token, topic string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.Run(ctx, func() enrolment.Report { return enrolment.Report{} }) })
+		must.Eventually(t, token, func() bool {
+			got, err := s.Token()
+			return err == nil && got.AccessToken == token && s.Target().Topic == topic
+		})
+		cancel()
+		running.Wait()
+	}
+	session := enrolment.NewSession(id, openClock(t.Context(), folder, time.Now, log), time.Now, "v1", true, log)
+	topic := newTopic(t.Context(), Config{PublishTimeout: 10 * time.Second, ProbeEvery: time.Second}, session, time.Now, log, options...)
+	defer topic.close()
+	m := gateway.Message{NodeID: "n1", Data: []byte("{}")}
+	must.Hold(t, topic.Publish(t.Context(), true, m)[0] != nil, "it publishes before there is a token")
+	lend("one", "data")
+	hear(session, "one", "data")
+	topic.await(t.Context())
+	for _, next := range [][2]string{{"one", "data"}, {"two", "data"}, {"two", "other"}} {
+		lend(next[0], next[1])
+		hear(session, next[0], next[1])
+		must.Do(t, topic.Publish(t.Context(), true, m)[0])
+	}
+	must.Do(t, topic.Publish(t.Context(), false, m)[0])
+	want := "projects/site/topics/data Bearer one\nprojects/site/topics/data Bearer two\nprojects/site/topics/other Bearer two\nprojects/site/topics/other Bearer two"
+	google.mu.Lock()
+	defer google.mu.Unlock()
+	must.Equal(t, "Google was called", want, strings.Join(google.seen, "\n"))
 }

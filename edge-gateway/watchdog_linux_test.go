@@ -37,8 +37,7 @@ func TestSupervision(t *testing.T) {
 	for i, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
 		must.Equal(t, fmt.Sprintf("message %d to systemd", i), want, hear())
 	}
-	// One that hangs says nothing more, so that systemd starts it again. What it
-	// had said before is still in the socket.
+	// One that hangs says nothing more, so that systemd starts it again. What it had said before is still in the socket.
 	must.Do(t, p.command.Process.Signal(syscall.SIGSTOP))
 	must.Eventually(t, "a stopped gateway is silent", func() bool {
 		_ = socket.SetReadDeadline(time.Now().Add(time.Second))

@@ -97,11 +97,10 @@ func TestItHearsItself(t *testing.T) {
 	}
 }
 
-// TestSpoofedNameIsKept (contract 8.14) sends what took the name for ever once: other devices'
-// claims of it, one packet or a minute of them. RFC 6762 §9 would have the
-// responder probe at each of them, "and the loser MUST cease using the name";
-// §6 that "a responder MUST NOT multicast a record on a given interface until at
-// least one second has elapsed since the last time that record was multicast".
+// TestSpoofedNameIsKept (contract 8.14) sends what took the name for ever once: other devices' claims of it, one packet
+// or a minute of them. RFC 6762 §9 would have the responder probe at each of them, "and the loser MUST cease using the
+// name"; §6 that "a responder MUST NOT multicast a record on a given interface until at least one second has elapsed
+// since the last time that record was multicast".
 func TestSpoofedNameIsKept(t *testing.T) {
 	t.Parallel()
 	for title, c := range map[string]struct {
@@ -133,13 +132,10 @@ func TestSpoofedNameIsKept(t *testing.T) {
 			s.only()
 			s.pass(20 * time.Second)
 			after += len(s.take())
-			if c.packets > 1 && after == 0 {
-				t.Error("the last packet has the last word")
-			}
+			must.Hold(t, c.packets <= 1 || after != 0, "the last packet has the last word")
 			sent += after
-			if sent == 0 || sent > c.most {
-				t.Errorf("%d announcements against %d packets, want 1 to %d", sent, c.packets, c.most)
-			}
+			must.Hold(t, sent != 0 && sent <= c.most,
+				"%d announcements against %d packets, want 1 to %d", sent, c.packets, c.most)
 			s.pass(rememberFor)
 			must.Equal(t, "later it is", "active ", string(s.state(s.now).Role)+" "+s.state(s.now).Problem)
 		})
@@ -166,15 +162,12 @@ func TestTwoWhoDefendMakeNoStorm(t *testing.T) {
 			pair[0].pass(5 * time.Millisecond)
 		}
 	}
-	if sent > 30 {
-		t.Errorf("%d announcements in a minute", sent)
-	}
+	must.Hold(t, sent <= 30, "%d announcements in a minute", sent)
 	must.Equal(t, "they are", []string{"conflict specified ready", "conflict specified ready"}, roles(first, second))
 }
 
-// TestOneThatOnlyProbes has a device that probes for the name again and again with records
-// that win (§8.2), and never takes it: the gateway waits for five seconds, then has a name
-// of its own and says who it is.
+// TestOneThatOnlyProbes has a device that probes for the name again and again with records that win (§8.2), and never
+// takes it: the gateway waits for five seconds, then has a name of its own and says who it is.
 func TestOneThatOnlyProbes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
@@ -187,20 +180,17 @@ func TestOneThatOnlyProbes(t *testing.T) {
 	}
 	l := s.responder.links[eth]
 	probed(reclaimEvery)
-	if l.own != nil || l.specified.held() {
-		t.Errorf("within %s: own name %v, %s", reclaimEvery, l.own != nil, l.specified.phase)
-	}
+	must.Hold(t, l.own == nil && !l.specified.held(),
+		"within %s: own name %v, %s", reclaimEvery, l.own != nil, l.specified.phase)
 	probed(3 * time.Second)
-	if got := s.is(eth); got != "conflict own ready" && got != "conflict own announcing" {
-		t.Errorf("afterwards it is %s", got)
-	}
+	got := s.is(eth)
+	must.Hold(t, got == "conflict own ready" || got == "conflict own announcing", "afterwards it is %s", got)
 	s.pass(10 * time.Second)
 	must.Equal(t, "once the other is silent it is", "active specified ready", s.is(eth))
 }
 
-// TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is
-// found under its own name, says so, and has the specified one back as soon as it
-// is free.
+// TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is found under its own
+// name, says so, and has the specified one back as soon as it is free.
 func TestNameIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for title, c := range map[string]struct {
@@ -273,9 +263,7 @@ func TestProbingIsSlowUnderConflicts(t *testing.T) {
 			t.Fatalf("attempt %d came %v after the one before", i+1, apart)
 		}
 	}
-	if len(attempts) < 60 {
-		t.Errorf("%d attempts in two minutes", len(attempts))
-	}
+	must.Hold(t, len(attempts) >= 60, "%d attempts in two minutes", len(attempts))
 }
 
 // TestRivalIsReportedByIPv4 hears one device by both, with and without its IPv4 address.
@@ -431,8 +419,7 @@ func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
 	}
 }
 
-// TestStandbyHearsWhoHasTheName (contract 8.15) has a device take the name that the active one of the pair
-// has left.
+// TestStandbyHearsWhoHasTheName (contract 8.15) has a device take the name that the active one of the pair has left.
 func TestStandbyHearsWhoHasTheName(t *testing.T) {
 	t.Parallel()
 	all := pairOf(t)

@@ -62,9 +62,7 @@ func TestPair(t *testing.T) {
 				}
 				live(20*time.Second, nil, first, second)
 				must.Equal(t, "the pair", []string{"active specified ready", "standby own ready"}, roles(first, second))
-				if head > time.Minute && first.on(eth).Role != RoleActive {
-					t.Error("the one that was there gave its name up")
-				}
+				must.Hold(t, head <= time.Minute || first.on(eth).Role == RoleActive, "the one that was there gave its name up")
 				must.Equal(t, "problems", "", first.state(first.now).Problem+second.state(second.now).Problem)
 				must.Equal(t, "the first knows of", []string{"192.168.1.30"}, first.on(eth).Peers)
 			})
@@ -98,9 +96,7 @@ func TestStandbyTakesOver(t *testing.T) {
 			live(time.Second, nil, active, standby)
 			sent += len(standby.sent)
 		}
-		if sent > 12 {
-			t.Errorf("a standby sends %d messages in 10 seconds", sent)
-		}
+		must.Hold(t, sent <= 12, "a standby sends %d messages in 10 seconds", sent)
 		live(after, nil, active, standby)
 		active.sent = nil // what it had not sent yet dies with it
 		killed := standby.now
@@ -166,8 +162,7 @@ func TestAnotherEnrolmentIsNoPair(t *testing.T) {
 				must.Equal(t, "they know of", 0, len(one.Peers)+len(other.Peers))
 				const foreign = "a gateway of another enrolment, 192.168.1."
 				if merged {
-					both := []string{"conflict specified ready", "conflict specified ready"}
-					must.Equal(t, "they are", both, roles(first, second))
+					must.Equal(t, "they are", []string{"conflict specified ready", "conflict specified ready"}, roles(first, second))
 					must.Equal(t, "the second says", foreign+"20, also claims monitor-gateway.local", other.Problem)
 					must.Equal(t, "the first says", foreign+"30, also claims monitor-gateway.local", one.Problem)
 					return
@@ -245,9 +240,8 @@ func TestRevokedLeavesItsName(t *testing.T) {
 
 			enrolments[0].revoked, enrolments[0].key = true, "of nobody else"
 			live(13*time.Second, nil, first, second)
-			if got := second.is(eth); got != "active specified ready" && got != "active specified announcing" {
-				t.Errorf("the second is %s", got)
-			}
+			got := second.is(eth)
+			must.Hold(t, got == "active specified ready" || got == "active specified announcing", "the second is %s", got)
 			live(2*time.Minute, nil, first, second)
 			must.Equal(t, "the pair", []string{"active specified ready", "conflict own ready"}, roles(first, second))
 			must.Equal(t, "the revoked one", "a gateway of another enrolment, 192.168.1.30, has monitor-gateway.local", first.on(eth).Problem)
@@ -347,9 +341,7 @@ func TestProbeEndsWhenTheActiveOneAnswers(t *testing.T) {
 	s.answers(other, s.asked(), RoleActive)
 	must.Equal(t, "it waits, under its own name", true, l.specified.phase == waiting && l.own != nil)
 	s.pass(time.Second)
-	if l.specified.held() {
-		t.Error("it takes the name of an active gateway that answers")
-	}
+	must.Hold(t, !l.specified.held(), "it takes the name of an active gateway that answers")
 }
 
 // TestProofIsForOneQuestion sends an answer again, with another's word for it.
@@ -385,21 +377,16 @@ func TestPairQuestionsAreBounded(t *testing.T) {
 	for _, l := range sent {
 		most = max(most, len(l.m.Answer))
 	}
-	if len(sent) > 15 || most != maxPeers {
-		t.Errorf("%d messages in a second, of up to %d answers", len(sent), most)
-	}
+	must.Hold(t, len(sent) <= 15 && most == maxPeers, "%d messages in a second, of up to %d answers", len(sent), most)
 	known := gateways{}
 	for i := range maxPeers + 1 {
-		if _, ok := known.hear(s.now, strconv.Itoa(i), netip.MustParseAddr("192.168.1.66"), true); ok != (i < maxPeers) {
-			t.Errorf("gateway %d is heard: %v", i, ok)
-		}
+		_, ok := known.hear(s.now, strconv.Itoa(i), netip.MustParseAddr("192.168.1.66"), true)
+		must.Hold(t, ok == (i < maxPeers), "gateway %d is heard: %v", i, ok)
 	}
-	if _, ok := known.hear(s.now, "0", netip.MustParseAddr("fe80::66"), true); !ok {
-		t.Error("one of many that are known is not heard again")
-	}
-	if n := len(s.responder.links[eth].said); n > 20 {
-		t.Errorf("%d records are remembered", n)
-	}
+	_, ok := known.hear(s.now, "0", netip.MustParseAddr("fe80::66"), true)
+	must.Hold(t, ok, "one of many that are known is not heard again")
+	n := len(s.responder.links[eth].said)
+	must.Hold(t, n <= 20, "%d records are remembered", n)
 }
 
 // TestNeighboursWithIPv6 asks by IPv6 for what a link has.
@@ -415,9 +402,7 @@ func TestNeighboursWithIPv6(t *testing.T) {
 		from := netip.AddrPortFrom(netip.MustParseAddr(asker).WithZone("eth0"), 49152)
 		s.from(eth, from.String(), ask(specified, dns.TypeAAAA, dns.ClassINET))
 		sent := s.only()
-		if sent.to != from {
-			t.Errorf("sent %v to %s", sent, asker)
-		}
+		must.Hold(t, sent.to == from, "sent %v to %s", sent, asker)
 		same(t, "answer", sent.m.Answer, specified+" 10 IN AAAA "+want)
 		same(t, "additional", sent.m.Extra, specified+" 10 IN A 192.168.1.20", specified+" 10 IN NSEC monitor-gateway.local. A AAAA")
 	}
@@ -438,8 +423,7 @@ func TestPeerIsKnownByBothAddresses(t *testing.T) {
 	for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353", stranger} {
 		s.from(eth, from, response(claim()))
 		s.pass(rivalAfter)
-		if got := s.on(eth).Problem; (got == "") == (from == stranger) {
-			t.Errorf("after a claim from %s the problem is %q", from, got)
-		}
+		got := s.on(eth).Problem
+		must.Hold(t, (got == "") != (from == stranger), "after a claim from %s the problem is %q", from, got)
 	}
 }

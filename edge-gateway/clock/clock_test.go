@@ -31,9 +31,7 @@ func (m *machine) pass(d time.Duration) {
 
 func within(t *testing.T, what string, got, want time.Time, bound time.Duration) {
 	t.Helper()
-	if got.Sub(want).Abs() > bound {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
+	must.Hold(t, got.Sub(want).Abs() <= bound, "%s: %v, want %v", what, got, want)
 }
 
 // TestClock shows contract 8.20.
@@ -46,9 +44,7 @@ func TestClock(t *testing.T) {
 		t.Errorf("with 1970 at boot the time is %v, known: %v", c.Now(), known)
 	}
 	m.wall = noon.Add(-time.Hour)
-	if !c.Now().Equal(m.wall) {
-		t.Error("before the API has told the time it is not the system clock's")
-	}
+	must.Hold(t, c.Now().Equal(m.wall), "before the API has told the time it is not the system clock's")
 	must.Do(t, c.Adjust(m.uptime, m.uptime+2*time.Second, noon))
 	m.pass(2 * time.Second)
 	within(t, "after a reply that took 2 s", c.Now(), noon, time.Second)
@@ -63,9 +59,8 @@ func TestClock(t *testing.T) {
 	now := c.Now()
 	m.wall = noon.Add(-24 * time.Hour)
 	within(t, "system clock set", c.Now(), now, 0)
-	if offset, _ := c.Offset(); offset < 24*time.Hour {
-		t.Errorf("the offset to a clock that is slow by a day is %v", offset)
-	}
+	offset, _ := c.Offset()
+	must.Hold(t, offset >= 24*time.Hour, "the offset to a clock that is slow by a day is %v", offset)
 	m.pass(8 * time.Hour)
 	within(t, "suspended", c.Now(), now.Add(8*time.Hour), 0)
 
@@ -102,9 +97,8 @@ func TestClockFile(t *testing.T) {
 		err = c.Adjust(c.Boot().Uptime(), c.Boot().Uptime(), noon.Add(time.Hour))
 	}
 	must.Equal(t, "a file that cannot be written is told", true, err != nil)
-	if now := c.Now(); now.Sub(noon.Add(time.Hour)) > time.Minute {
-		t.Errorf("without its file the clock says %v", now)
-	}
+	now := c.Now()
+	must.Hold(t, now.Sub(noon.Add(time.Hour)) <= time.Minute, "without its file the clock says %v", now)
 }
 
 // TestThisBoot asks the machine that runs the test.
@@ -112,7 +106,5 @@ func TestThisBoot(t *testing.T) {
 	t.Parallel()
 	a, b := clock.ThisBoot(), clock.ThisBoot()
 	before := a.Uptime()
-	if a.ID == ([16]byte{}) || before < 0 || b.Uptime() < before {
-		t.Errorf("boots %v and %v", a.ID, b.ID)
-	}
+	must.Hold(t, a.ID != ([16]byte{}) && before >= 0 && b.Uptime() >= before, "boots %v and %v", a.ID, b.ID)
 }

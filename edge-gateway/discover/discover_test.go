@@ -32,13 +32,12 @@ func TestAnswered(t *testing.T) {
 	service := slices.Clone(asked.Question)
 	service[0].Qtype = dns.TypeANY
 	for name, c := range map[string]struct {
-		mode     Way
-		response bool
-		id       uint16
-		question []dns.Question
-		answer   []dns.RR
-		extra    []dns.RR
-		want     string
+		mode          Way
+		response      bool
+		id            uint16
+		question      []dns.Question
+		answer, extra []dns.RR
+		want          string
 	}{
 		"an address":                  {Multicast, true, 0, nil, []dns.RR{own}, nil, "[192.168.1.20]"},
 		"two, one beside the answer":  {Unicast, true, 0, nil, []dns.RR{own}, []dns.RR{second, own}, "[192.168.1.20 10.0.0.20]"},
@@ -52,8 +51,7 @@ func TestAnswered(t *testing.T) {
 		"legacy without a question":   {Legacy, true, asked.Id, nil, []dns.RR{own}, nil, "[]"},
 	} {
 		m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
-		wire := must.Get(m.Pack())(t)
-		must.Equal(t, name+": found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
+		must.Equal(t, name+": found", c.want, fmt.Sprint(answered(c.mode, asked, must.Get(m.Pack())(t))))
 	}
 }
 
@@ -66,8 +64,7 @@ type lateContext struct {
 
 func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// TestResolveEndsAtTheDeadline asks no more questions from the deadline on, though the
-// context has not ended.
+// TestResolveEndsAtTheDeadline asks no more questions from the deadline on, though the context has not ended.
 func TestResolveEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	interfaces, err := Interfaces()
@@ -126,9 +123,7 @@ func FuzzAnswered(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, a := range answered(Multicast, question(Multicast), data) {
-			if !a.Is4() {
-				t.Errorf("took %s for an address", a)
-			}
+			must.Hold(t, a.Is4(), "took %s for an address", a)
 		}
 	})
 }

@@ -43,8 +43,7 @@ func said(r *Report, subject string) string {
 	return strings.Join(lines, "\n")
 }
 
-// expect holds that a report says all of this of a subject, and the worst of it
-// is the verdict.
+// expect holds that a report says all of this of a subject, and the worst of it is the verdict.
 func expect(t *testing.T, r *Report, subject string, worst Severity, texts ...string) {
 	t.Helper()
 	found := said(r, subject)
@@ -55,9 +54,7 @@ func expect(t *testing.T, r *Report, subject string, worst Severity, texts ...st
 			got = max(got, f.Severity)
 		}
 	}
-	if got != worst {
-		t.Errorf("%s is %s, want %s:\n%s", subject, got, worst, found)
-	}
+	must.Hold(t, got == worst, "%s is %s, want %s:\n%s", subject, got, worst, found)
 }
 
 func TestClock(t *testing.T) {
@@ -389,9 +386,7 @@ Configure nodes with http://192.168.1.20:8080.
 1 problem and 1 warning.
 `
 	must.Equal(t, "report", want, out.String())
-	if r.Healthy() {
-		t.Error("a report with a problem says all is well")
-	}
+	must.Hold(t, !r.Healthy(), "a report with a problem says all is well")
 	for want, made := range map[string]*Report{
 		"Everything is in order.": {}, "No problem, 2 warnings.": {Findings: []Finding{{Severity: Warning}, {Severity: Warning}}},
 		"2 problems.": {Findings: []Finding{{Severity: Problem}, {Severity: Problem}}},

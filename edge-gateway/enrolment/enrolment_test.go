@@ -39,9 +39,8 @@ func TestEnrol(t *testing.T) {
 
 	// The reply gets lost: the same code again is the same enrolment.
 	api.Set(func(a *enrolmenttest.API) { a.Lost = true })
-	if _, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, agree); err == nil {
-		t.Error("an enrolment without a reply is taken")
-	}
+	must.Hold(t, must.Err(enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, agree)) != nil,
+		"an enrolment without a reply is taken")
 	key := api.Key()
 	for _, code := range []string{enrolmenttest.Code, enrolmenttest.Code} {
 		id := must.Get(enrolment.Enrol(t.Context(), folder, code, api.URL+"/", agree))(t)
@@ -87,9 +86,8 @@ func TestGarbledIdentity(t *testing.T) {
 // nobodyElses holds that others cannot read a file.
 func nobodyElses(t *testing.T, path string) {
 	t.Helper()
-	if info := must.Get(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%s is open to others: %v", path, info.Mode())
-	}
+	info := must.Get(os.Stat(path))(t)
+	must.Hold(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o600, "%s is open to others: %v", path, info.Mode())
 }
 
 // machine is an enrolled gateway whose system clock a test sets.
@@ -167,9 +165,7 @@ func TestSession(t *testing.T) {
 	m.pass(59 * time.Minute)
 	m.report(t)
 	must.Do(t, m.session.Ready()) // the API is away, the token lives
-	if m.session.Problem(t.Context()) == nil {
-		t.Error("that the API is away is not told")
-	}
+	must.Hold(t, m.session.Problem(t.Context()) != nil, "that the API is away is not told")
 	m.pass(time.Minute)
 	must.Equal(t, "after the token's end publishing is blocked by", "token", kind(m.session.Ready()))
 	m.reply(t, func(a *enrolmenttest.API) { a.Away, a.Reply.TokenExpiresAt = false, m.wall.Add(time.Hour) })
@@ -177,25 +173,20 @@ func TestSession(t *testing.T) {
 
 	// A clone is told, a revocation ends publishing.
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Clone = true })
-	if err := m.session.Problem(t.Context()); !errors.Is(err, enrolment.ErrClone) || m.session.Ready() != nil {
-		t.Errorf("a clone is told as %v", err)
-	}
+	err := m.session.Problem(t.Context())
+	must.Hold(t, errors.Is(err, enrolment.ErrClone) && m.session.Ready() == nil, "a clone is told as %v", err)
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Clone, a.Reply.Revoked = false, true })
 	if err := m.session.Problem(t.Context()); !errors.Is(err, enrolment.ErrRevoked) || kind(m.session.Ready()) != "revoked" {
 		t.Errorf("a revocation is told as %v", err)
 	}
-	if _, err := m.session.Token(); err == nil {
-		t.Error("a revoked gateway uses its token")
-	}
+	must.Hold(t, must.Err(m.session.Token()) != nil, "a revoked gateway uses its token")
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Revoked, a.Reply.Topic = false, "other" })
 	must.Equal(t, "target", enrolment.Target{ProjectID: "site", Topic: "other"}, m.session.Target())
 
 	// A reply to another status, or a captured one, is none.
 	m.pass(time.Minute)
 	m.reply(t, func(a *enrolmenttest.API) { a.Spoil = func(r *wire.StatusReply) { r.Nonce, r.Revoked = "old", true } })
-	if m.session.Ready() != nil || m.session.Problem(t.Context()) == nil {
-		t.Error("the reply to another status is taken")
-	}
+	must.Hold(t, m.session.Ready() == nil && m.session.Problem(t.Context()) != nil, "the reply to another status is taken")
 }
 
 // TestPairKey shows contract 10.14: the key of the customer's gateways is the newest
@@ -226,18 +217,15 @@ func TestPairKey(t *testing.T) {
 	}
 	for _, content := range []string{`{"gateway_id":"gw-other","pair_key":"b2YgYW5vdGhlciBlbnJvbG1lbnQ="}`, `{"gateway_id":"gw-cellar1","pair_key":""}`, "no json"} {
 		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
-		if bytes.Equal(again().PairKey(), again().PairKey()) {
-			t.Errorf("%s gives a key", content)
-		}
+		must.Hold(t, !bytes.Equal(again().PairKey(), again().PairKey()), "%s gives a key", content)
 	}
 	for range 2 {
 		m.reply(t, func(a *enrolmenttest.API) { a.Reply.Revoked = true })
 		if key := m.session.PairKey(); string(key) == "of them after a revocation" || len(key) < 16 || !m.session.Revoked() {
 			t.Errorf("revoked it has the key %q", key)
 		}
-		if kept := string(must.Get(os.ReadFile(path))(t)); strings.Contains(kept, "pair_key") {
-			t.Errorf("revoked it keeps a key: %s", kept)
-		}
+		kept := string(must.Get(os.ReadFile(path))(t))
+		must.Hold(t, !strings.Contains(kept, "pair_key"), "revoked it keeps a key: %s", kept)
 		// It takes no readings, nor the name, when it starts again while the API is unavailable.
 		if s := again(); !s.Revoked() || kind(s.Ready()) != "revoked" || !errors.Is(s.Problem(t.Context()), enrolment.ErrRevoked) {
 			t.Errorf("started again it is blocked by %v", s.Ready())

@@ -47,8 +47,7 @@ func (s *site) batch(body string) string {
 	return strings.Join(results, ", ")
 }
 
-// TestBatchAnswersEachReading shows contract 8.23 and 8.24: one bad reading refuses itself
-// alone.
+// TestBatchAnswersEachReading shows contract 8.23 and 8.24: one bad reading refuses itself alone.
 func TestBatchAnswersEachReading(t *testing.T) {
 	t.Parallel()
 	const good = `{"node_id":"good","id":"g","temperature":20}`
@@ -88,9 +87,8 @@ func TestBatchAnswersEachReading(t *testing.T) {
 				"lines":  good + "\r\n\n" + item,
 			} {
 				s := newSiteWith(t, withSource(), nil)
-				if got := s.batch(body); !strings.HasPrefix(got, "202, accepted, "+want) {
-					t.Errorf("%s: answered %q, want %q", form, got, want)
-				}
+				got := s.batch(body)
+				must.Hold(t, strings.HasPrefix(got, "202, accepted, "+want), "%s: answered %q, want %q", form, got, want)
 				published := s.published.all()
 				must.Equal(t, fmt.Sprintf("%s: published %v", form, published), want == "accepted", len(published) == 2)
 			}
@@ -141,8 +139,7 @@ func TestRepeatedBatch(t *testing.T) {
 	must.Contain(t, "health", s.health(), `"name":"poller"`, `"refused":1`, `"nodes":5`)
 }
 
-// TestBatchIsOneWrite counts the syncs of a batch by what coalesces: all of it is appended at
-// once.
+// TestBatchIsOneWrite counts the syncs of a batch by what coalesces: all of it is appended at once.
 func TestBatchIsOneWrite(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, withSource(), nil)
@@ -156,9 +153,8 @@ func TestBatchIsOneWrite(t *testing.T) {
 	must.Equal(t, "answer", "202"+strings.Repeat(", accepted", gateway.MaxBatch), s.batch(body.String()))
 	must.Equal(t, "appends", 1, counted.calls)
 	must.Equal(t, "readings kept", gateway.MaxBatch, s.box.Stats().Pending)
-	if bytes := s.box.Stats().Bytes; bytes > 200*gateway.MaxBatch {
-		t.Errorf("%d bytes on disk: windows are written more than once", bytes)
-	}
+	bytes := s.box.Stats().Bytes
+	must.Hold(t, bytes <= 200*gateway.MaxBatch, "%d bytes on disk: windows are written more than once", bytes)
 	body.WriteString(`{"node_id":"n1","id":"x","temperature":20}`)
 	must.Equal(t, "answer to one reading too many", "413", s.batch(body.String()))
 }
@@ -186,8 +182,7 @@ func TestBatchWaitsForTheClock(t *testing.T) {
 	must.Equal(t, "answer to a reading without one", "202, accepted", s.batch(undated))
 }
 
-// TestHostileSource shows contract 8.23: what is not a source gets nothing done, and what is
-// one harms nobody else.
+// TestHostileSource shows contract 8.23: what is not a source gets nothing done, and what is one harms nobody else.
 func TestHostileSource(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
@@ -240,9 +235,8 @@ func TestHostileSource(t *testing.T) {
 			if answer := recorder.Body.String(); recorder.Code != c.status || !strings.Contains(answer, c.want) {
 				t.Errorf("answered %d %.300s, want %d %s", recorder.Code, answer, c.status, c.want)
 			}
-			if told := strings.Contains(s.health(), `"batch":1},"problem":`); told != (c.status == 400 || c.status == 413) {
-				t.Errorf("health says %s", s.health())
-			}
+			must.Hold(t, strings.Contains(s.health(), `"batch":1},"problem":`) == (c.status == 400 || c.status == 413),
+				"health says %s", s.health())
 			must.Equal(t, "readings are published", c.status == http.StatusAccepted, len(s.published.all()) > 0)
 		})
 	}
@@ -289,9 +283,8 @@ func TestReadSources(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		file, err := gateway.ReadSources(path)
 		must.Contain(t, content, fmt.Sprint(err), cmp.Or(want, "<nil>"))
-		if err != nil && (len(file.Sources) > 0 || strings.Contains(err.Error(), "Go ")) {
-			t.Errorf("%s: %v in terms of Go, or with sources: %v", content, err, file.Sources)
-		}
+		must.Hold(t, err == nil || len(file.Sources) == 0 && !strings.Contains(err.Error(), "Go "),
+			"%s: %v in terms of Go, or with sources: %v", content, err, file.Sources)
 	}
 }
 

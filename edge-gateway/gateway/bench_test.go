@@ -34,9 +34,8 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// caller is one connection of a node: one request written out beforehand, in
-// which only the figures change, and answers read as far as needed. net/http's
-// client would take most of the time.
+// caller is one connection of a node: one request written out beforehand, in which only the figures change, and answers
+// read as far as needed. net/http's client would take most of the time.
 type caller struct {
 	conn            net.Conn
 	answers         *bufio.Reader
@@ -166,8 +165,7 @@ func (s *span) at(share float64) time.Duration {
 	return s.each[min(len(s.each)-1, int(share*float64(len(s.each))))]
 }
 
-// fill gives every node of a gateway a full window and returns a message as it
-// is published then.
+// fill gives every node of a gateway a full window and returns a message as it is published then.
 func fill(tb testing.TB, nodes int, publisher *sender, handler http.Handler) []byte {
 	tb.Helper()
 	var newest gateway.Message
@@ -191,12 +189,10 @@ type sender struct {
 	gateway.Publisher
 }
 
-// BenchmarkGateway sends readings over HTTP by as many connections as nodes,
-// all windows full, beside what it is made of, turn by turn: the same messages
-// through the Pub/Sub client alone, which gathers for a millisecond, and the same
-// requests to a handler that only answers. ratio is the gateway's rate to the
-// lower of the two; of-both is its rate to that of one after the other, the limit
-// where the processor is what is short. All of them, the callers and Pub/Sub
+// BenchmarkGateway sends readings over HTTP by as many connections as nodes, all windows full, beside what it is made
+// of, turn by turn: the same messages through the Pub/Sub client alone, which gathers for a millisecond, and the same
+// requests to a handler that only answers. ratio is the gateway's rate to the lower of the two; of-both is its rate to
+// that of one after the other, the limit where the processor is what is short. All of them, the callers and Pub/Sub
 // share the machine.
 func BenchmarkGateway(b *testing.B) {
 	for _, connections := range []int{1, 32, 256} {
@@ -239,10 +235,9 @@ func BenchmarkGateway(b *testing.B) {
 	}
 }
 
-// BenchmarkAway sends new readings while Pub/Sub is known to be away: each is on
-// disk before its answer. At 1,000 a second, thirty times what 1,000 nodes send,
-// the figures are what a node sees; without a rate they are the gateway's limit.
-// sync-µs is what one write and sync of as many bytes costs on the same disk.
+// BenchmarkAway sends new readings while Pub/Sub is known to be away: each is on disk before its answer. At 1,000 a
+// second, thirty times what 1,000 nodes send, the figures are what a node sees; without a rate they are the gateway's
+// limit. sync-µs is what one write and sync of as many bytes costs on the same disk.
 func BenchmarkAway(b *testing.B) {
 	for _, c := range []struct{ connections, rate int }{{1, 0}, {32, 0}, {256, 0}, {256, 1000}} {
 		name := fmt.Sprintf("connections=%d", c.connections)
@@ -286,8 +281,7 @@ func BenchmarkAway(b *testing.B) {
 	}
 }
 
-// backlogSize is how many readings BenchmarkBacklog drains; GATEWAY_BACKLOG=1000000
-// says otherwise.
+// backlogSize is how many readings BenchmarkBacklog drains; GATEWAY_BACKLOG=1000000 says otherwise.
 func backlogSize(b *testing.B) int {
 	b.Helper()
 	return must.Get(strconv.Atoi(cmp.Or(os.Getenv("GATEWAY_BACKLOG"), "50000")))(b)
@@ -297,10 +291,9 @@ func backlogSize(b *testing.B) int {
 type ordered struct {
 	gateway.Publisher
 
-	mu        sync.Mutex
-	last      map[string]time.Time
-	delivered int
-	disorder  int
+	mu                  sync.Mutex
+	last                map[string]time.Time
+	delivered, disorder int
 }
 
 func (o *ordered) Publish(ctx context.Context, live bool, messages ...gateway.Message) []error {
@@ -324,13 +317,12 @@ func (o *ordered) Publish(ctx context.Context, live bool, messages ...gateway.Me
 	return errs
 }
 
-// BenchmarkBacklog drains a backlog of 1,000 nodes beside 32 nodes that send 200
-// readings a second. Two seconds without the drain and two with it take turns. The ratio
-// is of the 99th percentiles of two turns that follow one another, and what counts is the
-// median of these ratios: two turns meet the same machine, and what somebody else does to
-// it in one of them moves one ratio, where it would move the 99th percentile of all. On a
-// machine that others fill, either turn mostly waits for a processor, and longer the more
-// the process computes: make backlog has it go first there (chrt --fifo).
+// BenchmarkBacklog drains a backlog of 1,000 nodes beside 32 nodes that send 200 readings a second. Two seconds without
+// the drain and two with it take turns. The ratio is of the 99th percentiles of two turns that follow one another, and
+// what counts is the median of these ratios: two turns meet the same machine, and what somebody else does to it in one
+// of them moves one ratio, where it would move the 99th percentile of all. On a machine that others fill, either turn
+// mostly waits for a processor, and longer the more the process computes: make backlog has it go first there (chrt
+// --fifo).
 func BenchmarkBacklog(b *testing.B) {
 	const nodes, live, every = 1000, 32, 5 * time.Millisecond
 	size := backlogSize(b)
@@ -379,9 +371,8 @@ func BenchmarkBacklog(b *testing.B) {
 			alone, beside = append(alone, without.at(0.99)), append(beside, with.at(0.99))
 			ratios = append(ratios, float64(with.at(0.99))/float64(without.at(0.99)))
 		}
-		if watched.delivered != size/nodes*nodes || watched.disorder > 0 {
-			b.Errorf("%d of %d readings of the backlog, %d out of order", watched.delivered, size, watched.disorder)
-		}
+		must.Hold(b, watched.delivered == size/nodes*nodes && watched.disorder == 0,
+			"%d of %d readings of the backlog, %d out of order", watched.delivered, size, watched.disorder)
 		slices.Sort(ratios)
 		slices.Sort(alone)
 		slices.Sort(beside)

@@ -32,8 +32,7 @@ var document = sync.OnceValues(func() (*openapitest.Document, error) {
 	return openapitest.Parse(context.Background(), text)
 })
 
-// matchesDocument holds an answer against openapi.json: every test does that sends by
-// [site.send].
+// matchesDocument holds an answer against openapi.json: every test does that sends by [site.send].
 func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
 	tb.Helper()
 	d, err := document()
@@ -46,14 +45,11 @@ func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.Resp
 	case request.Method != http.MethodHead:
 		err = d.JudgeAnswer(request, answer.Code, answer.Header(), answer.Body.Bytes())
 	}
-	if err != nil {
-		tb.Errorf("%s says otherwise: %v", documentFile, err)
-	}
+	must.Hold(tb, err == nil, "%s says otherwise: %v", documentFile, err)
 }
 
-// TestDocument gets every answer that the document has from a gateway, and
-// demands that the gateway refuses a body when the document does. Whether the
-// answer fits is judged as in every test.
+// TestDocument gets every answer that the document has from a gateway, and demands that the gateway refuses a body when
+// the document does. Whether the answer fits is judged as in every test.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	d := must.Get(document())(t)
@@ -68,11 +64,9 @@ func TestDocument(t *testing.T) {
 	longest := strings.Repeat("n", 50)
 	const reading = `{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`
 	type example struct {
-		situation string
-		call      string
-		body      string
-		status    int
-		want      string // the reason of a 400, or the whole answer; empty for any
+		situation, call, body string
+		status                int
+		want                  string // the reason of a 400, or the whole answer; empty for any
 	}
 	cases := []example{
 		{"", register, `{"node_id":"n1","ip_addr":"192.168.7.9"}`, 201, `{"message":"Node registered successfully","node_id":"n1"}`},
@@ -197,9 +191,8 @@ func TestDocument(t *testing.T) {
 	for path, item := range d.Paths.Map() {
 		for method, op := range item.Operations() {
 			for status := range op.Responses.Map() {
-				if answer := method + " " + path + " " + status; !given[answer] {
-					t.Errorf("%s is documented, and no case here has it", answer)
-				}
+				answer := method + " " + path + " " + status
+				must.Hold(t, given[answer], "%s is documented, and no case here has it", answer)
 			}
 		}
 	}
@@ -222,12 +215,9 @@ func TestDocument(t *testing.T) {
 				want = fmt.Sprintf(`{"error":%q,"reason":%q}`, text, c.want)
 			}
 			status, answer := s.sendFrom(method, path, body)
-			if c.situation == "hostile" && len(answer) > 250 {
-				t.Errorf("answered %.300s", answer)
-			}
-			if status != c.status || (want != "" && answer != want) {
-				t.Errorf("answered %d %s, want %d %s", status, answer, c.status, want)
-			}
+			must.Hold(t, c.situation != "hostile" || len(answer) <= 250, "answered %.300s", answer)
+			must.Hold(t, status == c.status && (want == "" || answer == want),
+				"answered %d %s, want %d %s", status, answer, c.status, want)
 			if sent := s.published.all(); c.call == message && (len(sent) > 0) != (status == http.StatusOK) && c.situation != "busy" {
 				t.Errorf("answered %d, published %v", status, sent)
 			}
@@ -244,8 +234,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// newSiteIn returns a site where node n1 has sent something, and then something
-// has happened.
+// newSiteIn returns a site where node n1 has sent something, and then something has happened.
 func newSiteIn(t *testing.T, situation string) *site {
 	t.Helper()
 	switch situation {
@@ -280,8 +269,7 @@ func newSiteIn(t *testing.T, situation string) *site {
 	}
 }
 
-// TestEveryRouteIsInTheDocument compares both ways, and reads the document as a node's
-// author would.
+// TestEveryRouteIsInTheDocument compares both ways, and reads the document as a node's author would.
 func TestEveryRouteIsInTheDocument(t *testing.T) {
 	t.Parallel()
 	want := must.Get(os.ReadFile(documentFile))(t)

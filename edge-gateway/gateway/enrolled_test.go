@@ -100,9 +100,8 @@ func (e *enrolledSite) reboot(off time.Duration) {
 }
 
 type clocks struct {
-	truth  time.Time
-	off    time.Duration
-	uptime time.Duration
+	truth       time.Time
+	off, uptime time.Duration
 }
 
 func (e *enrolledSite) read() clocks {
@@ -265,19 +264,14 @@ func TestClockFaults(t *testing.T) {
 			for _, m := range e.readings() {
 				var taken int64
 				must.Get(fmt.Sscan(m.Reading.MessageID, &taken))(t)
-				if off := m.Reading.Time.Sub(time.Unix(taken, 0)); off.Abs() > 2*time.Minute {
-					t.Errorf("a reading is off by %s", off)
-				}
-				if !m.origin.Signed() || !m.origin.Age.Known {
-					t.Error("a reading is not signed with its age")
-				}
+				off := m.Reading.Time.Sub(time.Unix(taken, 0))
+				must.Hold(t, off.Abs() <= 2*time.Minute, "a reading is off by %s", off)
+				must.Hold(t, m.origin.Signed() && m.origin.Age.Known, "a reading is not signed with its age")
 				if off := m.published.Sub(m.Reading.Time.Add(m.origin.Age.Duration)); off.Abs() > reading.MaxAhead {
 					t.Errorf("time and age of a reading are %s from its publication: it would be refused", off)
 				}
 				for i, age := range m.Recent.Age {
-					if i > 0 && age >= m.Recent.Age[i-1] {
-						t.Errorf("the window of a reading has the ages %v", m.Recent.Age)
-					}
+					must.Hold(t, i == 0 || age < m.Recent.Age[i-1], "the window of a reading has the ages %v", m.Recent.Age)
 				}
 			}
 		})
@@ -320,8 +314,7 @@ func TestOtherEnrolments(t *testing.T) {
 	must.Equal(t, "readings that an open gateway leaves published", 5, len(e.readings()))
 }
 
-// TestNoRoomToWithhold has more readings of another enrolment than fit: those of this one do not
-// wait for them.
+// TestNoRoomToWithhold has more readings of another enrolment than fit: those of this one do not wait for them.
 func TestNoRoomToWithhold(t *testing.T) {
 	t.Parallel()
 	e := newEnrolledSite(t, 0)

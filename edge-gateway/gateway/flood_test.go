@@ -56,8 +56,7 @@ func TestFastNode(t *testing.T) {
 	})
 }
 
-// TestFlood has one node send as much as it can over many connections, and
-// another one send at its own pace.
+// TestFlood has one node send as much as it can over many connections, and another one send at its own pace.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,9 +88,8 @@ func TestFlood(t *testing.T) {
 			must.Equal(t, "another node's heartbeat was answered", http.StatusOK, post(t, site, "/api/v1/heartbeat", `{"node_id":"node-0003"}`).Code)
 		}
 		flooding.Wait()
-		if got := answers[http.StatusOK]; got < 550 || got > 700 {
-			t.Errorf("%d readings of the flood were taken in 10 s, want about 100 + 10 × 50", got)
-		}
+		got := answers[http.StatusOK]
+		must.Hold(t, got >= 550 && got <= 700, "%d readings of the flood were taken in 10 s, want about 100 + 10 × 50", got)
 		if got := answers[http.StatusTooManyRequests]; got > 11*connections {
 			t.Errorf("%d requests were refused: a connection can flood faster than one request a second", got)
 		}
@@ -117,9 +115,8 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 	must.Equal(t, "the window of a node that came when others had gone holds", 1, s.published.last().Recent.Len())
 }
 
-// TestSpoofedNode has somebody send as much as it can under the id of a node, and under
-// ids that it invents, more than the gateway remembers: the node notices nothing.
-// Contract 8.11.
+// TestSpoofedNode has somebody send as much as it can under the id of a node, and under ids that it invents, more than
+// the gateway remembers: the node notices nothing. Contract 8.11.
 func TestSpoofedNode(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]func(c, i int) int{
@@ -154,9 +151,8 @@ func TestSpoofedNode(t *testing.T) {
 					}
 				}
 				flooding.Wait()
-				if all := published.all(); len(all) > 121+11*60+10 {
-					t.Errorf("%d readings were published in 10 s", len(all))
-				}
+				all := published.all()
+				must.Hold(t, len(all) <= 121+11*60+10, "%d readings were published in 10 s", len(all))
 			})
 		})
 	}
@@ -204,7 +200,7 @@ func (c *clients) dial(from string) net.Conn {
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	conn, err := dialer.DialContext(c.t.Context(), "tcp", c.server)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EMFILE) {
-		tooltest.Skip(c.t, "this system does not allow it: %v", err)
+		tooltest.Unable(c.t, "this system does not allow it: %v", err)
 	}
 	must.Do(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close() })
@@ -267,9 +263,8 @@ func closed(conn net.Conn) (is bool) {
 	return is
 }
 
-// TestIdleConnectionsMakeRoom has five devices hold as many connections as they
-// can get. Whoever comes is let in, and who was there before them stays.
-// Contract 8.11.
+// TestIdleConnectionsMakeRoom has five devices hold as many connections as they can get. Whoever comes is let in, and
+// who was there before them stays. Contract 8.11.
 func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newClients(t)
 	node := c.hold("127.0.0.9", 1)[0]
@@ -293,9 +288,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 		return ended >= want
 	})
 	must.Equal(t, "connections of the crowd were closed", want, ended)
-	if lines := strings.Count(c.log.String(), "idle ones are closed"); lines != 1 {
-		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.String())
-	}
+	lines := strings.Count(c.log.String(), "idle ones are closed")
+	must.Hold(t, lines == 1, "%d lines in the log, want one a minute:\n%s", lines, c.log.String())
 	must.Contain(t, "the log", c.log.String(), `"closed_from":"127.0.0.2","which_has":1024,"newest_from":"127.0.0.5"`)
 }
 
@@ -316,14 +310,11 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 	}
 }
 
-// TestConnectionsThatAreNotIdle fills an address's share, and then all there is,
-// with requests that take their time.
+// TestConnectionsThatAreNotIdle fills an address's share, and then all there is, with requests that take their time.
 func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newClients(t)
 	c.occupy("127.0.0.2", fromOne)
-	if ask(c.dial("127.0.0.2")) == nil {
-		t.Error("one more from the address is let in")
-	}
+	must.Hold(t, ask(c.dial("127.0.0.2")) != nil, "one more from the address is let in")
 	for i := range 3 {
 		c.occupy(fmt.Sprintf("127.0.0.%d", 3+i), fromOne)
 	}

@@ -42,9 +42,7 @@ func TestLogCannotBeForged(t *testing.T) {
 	for lines.Scan() {
 		var entry map[string]any
 		must.Do(t, json.Unmarshal(lines.Bytes(), &entry))
-		if entry["severity"] == "ALERT" || entry["message"] == "forged" {
-			t.Errorf("forged: %s", lines.Text())
-		}
+		must.Hold(t, entry["severity"] != "ALERT" && entry["message"] != "forged", "forged: %s", lines.Text())
 	}
 }
 
@@ -75,8 +73,7 @@ func TestPagesOfOtherOriginsSendNothing(t *testing.T) {
 	must.Equal(t, "readings published", 2, len(s.published.all()))
 }
 
-// TestLimitsOfARequest sends what is too large or too slow, each over a
-// connection of its own.
+// TestLimitsOfARequest sends what is too large or too slow, each over a connection of its own.
 func TestLimitsOfARequest(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)
@@ -107,9 +104,8 @@ func TestLimitsOfARequest(t *testing.T) {
 	}
 }
 
-// exchange sends bytes over a connection of its own and returns the answer; the
-// status is 0 when the connection is cut off without one. It may end its own side after
-// the request.
+// exchange sends bytes over a connection of its own and returns the answer; the status is 0 when the connection is cut
+// off without one. It may end its own side after the request.
 func exchange(t *testing.T, address, request string, end bool) (status int, header http.Header, body string) {
 	t.Helper()
 	conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
@@ -130,17 +126,15 @@ func exchange(t *testing.T, address, request string, end bool) (status int, head
 	return response.StatusCode, response.Header, string(must.Get(io.ReadAll(response.Body))(t))
 }
 
-// TestErrorsAreJSON asks for what the gateway's own handlers never see.
-// Contract 8.1.
+// TestErrorsAreJSON asks for what the gateway's own handlers never see. Contract 8.1.
 func TestErrorsAreJSON(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)
 	const host = " HTTP/1.1\r\nHost: gateway\r\n"
 	for name, c := range map[string]struct {
-		request string
-		status  int
-		error   string
-		allow   string
+		request      string
+		status       int
+		error, allow string
 	}{
 		"an unknown path":         {"GET /api/v2/nodes" + host, 404, "Not found", ""},
 		"a path with two slashes": {"POST //api/v1/message" + host, 404, "Not found", ""},
@@ -180,9 +174,8 @@ func TestRejectionsAreLogged(t *testing.T) {
 				NodeID string `json:"node_id"`
 			}
 			must.Do(t, json.Unmarshal(scanner.Bytes(), &entry))
-			if entry.Severity != "WARNING" || entry.Message != "request rejected" || entry.Address != "192.168.7.9" {
-				t.Errorf("line %s", scanner.Text())
-			}
+			must.Hold(t, entry.Severity == "WARNING" && entry.Message == "request rejected" && entry.Address == "192.168.7.9",
+				"line %s", scanner.Text())
 			lines = append(lines, entry.NodeID+" | "+entry.Request+" | "+entry.Reason)
 		}
 		return lines
@@ -239,12 +232,9 @@ func TestNodesSendNoDrills(t *testing.T) {
 		}
 	}
 	answer := post(t, site.Control(), "/drill", "QJ5R2")
-	if answer.Code != http.StatusInternalServerError || !strings.Contains(answer.Body.String(), "not enrolled") {
-		t.Errorf("an open gateway: %d %s", answer.Code, answer.Body)
-	}
-	if published.tried > 0 {
-		t.Errorf("%d messages were published", published.tried)
-	}
+	must.Hold(t, answer.Code == http.StatusInternalServerError && strings.Contains(answer.Body.String(), "not enrolled"),
+		"an open gateway: %d %s", answer.Code, answer.Body)
+	must.Hold(t, published.tried == 0, "%d messages were published", published.tried)
 }
 
 // FuzzMessage sends any body to any path: the answer is one of the document's and no fault of the gateway's,
@@ -270,9 +260,7 @@ func FuzzMessage(f *testing.F) {
 		recorder := serve(t, site, request)
 		var answer struct{ Status string }
 		must.Do(t, json.Unmarshal(recorder.Body.Bytes(), &answer))
-		if recorder.Code >= http.StatusTooManyRequests {
-			t.Errorf("answered %d %s", recorder.Code, recorder.Body)
-		}
+		must.Hold(t, recorder.Code < http.StatusTooManyRequests, "answered %d %s", recorder.Code, recorder.Body)
 		must.Equal(t, fmt.Sprintf("published %v", published.data), answer.Status == "published", len(published.data) == 1)
 		for _, data := range published.data {
 			must.Do(t, data.Reading.Validate())
@@ -282,8 +270,7 @@ func FuzzMessage(f *testing.F) {
 			Nodes []gateway.NodeInfo `json:"nodes"`
 			Total int                `json:"total"`
 		}
-		if err := json.Unmarshal(list.Body.Bytes(), &nodes); err != nil || nodes.Total != len(nodes.Nodes) {
-			t.Errorf("the list is %s", list.Body)
-		}
+		must.Hold(t, json.Unmarshal(list.Body.Bytes(), &nodes) == nil && nodes.Total == len(nodes.Nodes),
+			"the list is %s", list.Body)
 	})
 }

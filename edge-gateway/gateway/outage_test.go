@@ -90,8 +90,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("published %v, want a1 twice with its original time, and a2", identities)
 	}
 
-	// After another restart, when the outbox has been emptied: the node did not
-	// hear that its reading was delivered.
+	// After another restart, when the outbox has been emptied: the node did not hear that its reading was delivered.
 	must.Eventually(t, "an empty outbox", func() bool { return s.box.Stats().Pending == 0 })
 	s.stop()
 	s.start()
@@ -168,9 +167,7 @@ func TestFullOutboxIsCounted(t *testing.T) {
 			fmt.Sprintf("gateway_outbox_dropped_total{reason=%q} %d\n", c.reason, 100-kept),
 			"gateway_messages_accepted_total 100\n", "gateway_publishing 0\n",
 		)
-		if kept == 0 || kept == 100 {
-			t.Errorf("%s: %d of 100 readings kept in 4 KiB", c.reason, kept)
-		}
+		must.Hold(t, kept != 0 && kept != 100, "%s: %d of 100 readings kept in 4 KiB", c.reason, kept)
 		const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
 		must.Contain(t, c.reason+": health", s.health(), lost)
 		s.pass(5 * time.Minute)
@@ -195,8 +192,7 @@ func TestMetrics(t *testing.T) {
 	)
 }
 
-// TestNodeMetrics shows what nodes measure, while they do, and only where it is wanted.
-// Contract 12.8.
+// TestNodeMetrics shows what nodes measure, while they do, and only where it is wanted. Contract 12.8.
 func TestNodeMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{NodeMetrics: true}, openBox(t, t.TempDir(), time.Now))
@@ -207,23 +203,19 @@ func TestNodeMetrics(t *testing.T) {
 		`coldaisle_temperature_celsius{node_id="n1"} 20.5`, `coldaisle_relative_humidity_ratio{node_id="n1"} 0.4`, `coldaisle_dew_point_celsius{node_id="n1"} 6.`,
 		`coldaisle_last_reading_timestamp_seconds{node_id="n1"} 1.7`, `coldaisle_sensor_up{node_id="n1"} 1`,
 	)
-	if strings.Contains(answer, "quiet") {
-		t.Error("a node without a reading has metrics")
-	}
+	must.Hold(t, !strings.Contains(answer, "quiet"), "a node without a reading has metrics")
 	for _, by := range []time.Duration{5 * time.Minute, -24 * time.Hour} { // the clock was a day ahead until now
 		s.pass(by)
 		answer, list := s.get("/metrics"), s.get("/api/v1/nodes")
 		what := fmt.Sprint("the metrics ", by, " later")
 		must.Contain(t, what, answer, `coldaisle_sensor_up{node_id="n1"} 0`, "coldaisle_last_reading")
-		if strings.Contains(answer, "coldaisle_temperature_celsius{") || strings.Contains(list, "online") {
-			t.Errorf("%v later:\n%s\n%s", by, answer, list)
-		}
+		must.Hold(t, !strings.Contains(answer, "coldaisle_temperature_celsius{") && !strings.Contains(list, "online"),
+			"%v later:\n%s\n%s", by, answer, list)
 	}
 	without := newSite(t)
 	without.message(body("1", 20.5))
-	if answer = without.get("/metrics"); strings.Contains(answer, "coldaisle_") {
-		t.Errorf("unasked:\n%s", answer)
-	}
+	answer = without.get("/metrics")
+	must.Hold(t, !strings.Contains(answer, "coldaisle_"), "unasked:\n%s", answer)
 }
 
 // TestFlippedBits damages a reading in the outbox: the others are delivered, and
@@ -252,9 +244,8 @@ func TestFlippedBits(t *testing.T) {
 	s.published.fail(nil)
 	s.delivered(2)
 	must.Contain(t, "health", s.health(), `"damaged":1`)
-	if lines := strings.Count(s.log.String(), "places of the outbox cannot be read"); lines != 1 {
-		t.Errorf("%d lines about it, want 1:\n%s", lines, s.log.String())
-	}
+	lines := strings.Count(s.log.String(), "places of the outbox cannot be read")
+	must.Hold(t, lines == 1, "%d lines about it, want 1:\n%s", lines, s.log.String())
 }
 
 // TestChecksShowInHealth has checks of the gateway fail and recover: /health says so at their
@@ -334,8 +325,7 @@ func TestDiskThatHasRecovered(t *testing.T) {
 	})
 }
 
-// TestIdleGatewayAsksPubSub finds that Pub/Sub is unavailable, and back, though no node sends
-// anything.
+// TestIdleGatewayAsksPubSub finds that Pub/Sub is unavailable, and back, though no node sends anything.
 func TestIdleGatewayAsksPubSub(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond, IdleProbe: 5 * time.Millisecond}, nil)
@@ -430,9 +420,8 @@ func TestOutboxThatOpensLate(t *testing.T) {
 	s.pass(time.Minute)
 	s.health() // asks it
 	s.message(first)
-	if got := s.published.last(); !got.Reading.Time.Equal(taken) {
-		t.Errorf("sent once more it has the time %s, want %s", got.Reading.Time, taken)
-	}
+	got := s.published.last()
+	must.Hold(t, got.Reading.Time.Equal(taken), "sent once more it has the time %s, want %s", got.Reading.Time, taken)
 	s.message(`{"id":"4","node_id":"n1","temperature":23,"humidity":40}`)
 	must.Equal(t, "window afterwards", []float64{20, 21, 22}, s.published.last().Recent.Temperature)
 }

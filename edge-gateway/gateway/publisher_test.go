@@ -57,9 +57,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for m, times := range seen {
 		must.Equal(t, "arrivals of "+m, 1, times)
 	}
-	if err := topic.Publish(t.Context(), true, of("late", "late"))[0]; err == nil {
-		t.Error("a stopped topic took a message")
-	}
+	must.Hold(t, topic.Publish(t.Context(), true, of("late", "late"))[0] != nil, "a stopped topic took a message")
 }
 
 // TestTopicFindsTheRefusedMessage publishes messages with an attribute that is too
@@ -95,9 +93,8 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 	must.Equal(t, "arrivals", arrivals, seen)
 }
 
-// TestRefusalAfterTheWait ends the wait for a request before Pub/Sub refuses it for one of its
-// messages. The others, which are not sent again alone any more, must not count as refused: a
-// gateway would discard them.
+// TestRefusalAfterTheWait ends the wait for a request before Pub/Sub refuses it for one of its messages. The others,
+// which are not sent again alone any more, must not count as refused: a gateway would discard them.
 func TestRefusalAfterTheWait(t *testing.T) {
 	t.Parallel()
 	late := lateRefusal{pubsubtest.Limits().Reactor, make(chan struct{})}
@@ -107,9 +104,8 @@ func TestRefusalAfterTheWait(t *testing.T) {
 		topic.FlushBacklog()
 	})}
 	errs := topic.Publish(ctx, false, of("n1", "1"), of(strings.Repeat("n", 1025), "2"))
-	if !errors.Is(errs[0], context.Canceled) || errors.Is(errs[0], gateway.ErrRefused) {
-		t.Errorf("the message that is good: %v", errs[0])
-	}
+	must.Hold(t, errors.Is(errs[0], context.Canceled) && !errors.Is(errs[0], gateway.ErrRefused),
+		"the message that is good: %v", errs[0])
 }
 
 // lateRefusal refuses requests once it may answer.
@@ -206,9 +202,8 @@ func keptRecord(node, id string) outbox.Record {
 	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: id, Time: at, Temperature: 20, Humidity: 40}}
 }
 
-// TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a
-// schema that somebody attaches to the topic: the outbox must not run out into
-// nothing, and nodes are served as before. Contract 8.10.
+// TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a schema that somebody attaches to the
+// topic: the outbox must not run out into nothing, and nodes are served as before. Contract 8.10.
 func TestEverythingIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
@@ -242,7 +237,5 @@ func TestEverythingIsRefused(t *testing.T) {
 			delivered++
 		}
 	}
-	if delivered < 200-1-64 {
-		t.Errorf("%d readings of the outbox were delivered", delivered)
-	}
+	must.Hold(t, delivered >= 200-1-64, "%d readings of the outbox were delivered", delivered)
 }

@@ -163,10 +163,9 @@ func (s *simulated) happen() {
 	}
 }
 
-// TestSimulatedHours lets gateways run for 10,000 hours, with the race detector by day 1,000, of parted
-// networks, lost answers, kills, clock steps and failing cards. What a node was told that the
-// gateway has is published, with the time that it was taken, and once, unless the node was
-// told otherwise in between. Contract 8.7, 8.8.
+// TestSimulatedHours lets gateways run for 10,000 hours, with the race detector by day 1,000, of parted networks, lost
+// answers, kills, clock steps and failing cards. What a node was told that the gateway has is published, with the time
+// that it was taken, and once, unless the node was told otherwise in between. Contract 8.7, 8.8.
 func TestSimulatedHours(t *testing.T) {
 	t.Parallel()
 	const sites = 8

@@ -39,9 +39,8 @@ import (
 // time by another version of the program.
 const restarts = 20
 
-// board is a node in MicroPython that posts every 100 ms by a connection of its own, with
-// the reference node's functions, and dies of the first exception, as the customer's
-// firmware does of a refused connection.
+// board is a node in MicroPython that posts every 100 ms by a connection of its own, with the reference node's
+// functions, and dies of the first exception, as the customer's firmware does of a refused connection.
 const board = `
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/hardware"]
@@ -190,8 +189,7 @@ func (h *host) inside(do func()) {
 	must.Do(h.t, <-done)
 }
 
-// foldFor is how far apart copies of one reading may be dated that a node sent to two
-// gateways: readers fold these.
+// foldFor is how far apart copies of one reading may be dated that a node sent to two gateways: readers fold these.
 const foldFor = 10 * time.Minute
 
 // account is what came of a site's readings.
@@ -241,18 +239,12 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 	must.Do(t, json.Unmarshal([]byte(site.line()), &a))
 	t.Logf("%d kills, %d nodes every %v: %d readings sent, %d received, %d lost, %d shown twice, %d copies that readers fold; longest pause %v, longest gap %v, which is %.2f intervals (%s); latest %v after it was measured",
 		kills, a.Nodes, interval, a.Sent, a.Received, len(a.Lost), len(a.Twice), a.Copies, a.LongestPause, a.LongestGap, a.LongestGap.Seconds()/interval.Seconds(), a.GapOf, a.Latest)
-	if a.Nodes != siteNodes || a.Received < siteNodes {
-		t.Errorf("only %d nodes with %d readings", a.Nodes, a.Received)
-	}
-	if len(a.Lost) > 0 || len(a.Twice) > 0 {
-		t.Errorf("lost: %v\nshown twice: %v", a.Lost, a.Twice)
-	}
-	// A node whose gateway does not answer looks for it again, and says how old the reading
-	// is that it sends an interval later. Where the machine was too busy for the node to
-	// measure, there is nothing to send.
-	if a.LongestGap > a.LongestPause+interval {
-		t.Errorf("%s has a gap of %v, want at most an interval beyond the pause of a node, %v", a.GapOf, a.LongestGap, a.LongestPause)
-	}
+	must.Hold(t, a.Nodes == siteNodes && a.Received >= siteNodes, "only %d nodes with %d readings", a.Nodes, a.Received)
+	must.Hold(t, len(a.Lost) == 0 && len(a.Twice) == 0, "lost: %v\nshown twice: %v", a.Lost, a.Twice)
+	// A node whose gateway does not answer looks for it again, and says how old the reading is that it sends an interval
+	// later. Where the machine was too busy for the node to measure, there is nothing to send.
+	must.Hold(t, a.LongestGap <= a.LongestPause+interval,
+		"%s has a gap of %v, want at most an interval beyond the pause of a node, %v", a.GapOf, a.LongestGap, a.LongestPause)
 }
 
 func duration(t *testing.T, name string, standard time.Duration) time.Duration {

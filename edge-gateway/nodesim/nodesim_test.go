@@ -44,13 +44,10 @@ func TestNodes(t *testing.T) {
 		last, ids := map[string]time.Time{}, map[string]bool{}
 		fourBytes := regexp.MustCompile(`^[0-9a-f]{8}$`)
 		for _, c := range g.calls("message") {
-			if before, ok := last[c.NodeID]; ok && c.At.Sub(before) != 30*time.Second {
-				t.Errorf("%s sent after %s, want 30s", c.NodeID, c.At.Sub(before))
-			}
+			before, ok := last[c.NodeID]
+			must.Hold(t, !ok || c.At.Sub(before) == 30*time.Second, "%s sent after %s, want 30s", c.NodeID, c.At.Sub(before))
 			last[c.NodeID] = c.At
-			if !fourBytes.MatchString(c.ID) || ids[c.ID] {
-				t.Errorf("message id %q is not four bytes of its own", c.ID)
-			}
+			must.Hold(t, fourBytes.MatchString(c.ID) && !ids[c.ID], "message id %q is not four bytes of its own", c.ID)
 			ids[c.ID] = true
 		}
 		must.Equal(t, "readings of 6 nodes in 30 minutes", 6*60, len(ids))
@@ -79,9 +76,7 @@ func TestHosts(t *testing.T) {
 			var got [2]int
 			for _, c := range g.calls(path) {
 				got[strings.Count(c.NodeID, "n2")]++
-				if path == "readings" && (c.Temperature == nil || c.Humidity != nil) {
-					t.Errorf("a host sent %+v", c)
-				}
+				must.Hold(t, path != "readings" || c.Temperature != nil && c.Humidity == nil, "a host sent %+v", c)
 			}
 			must.Equal(t, path+" of node and host", want, got)
 		}
@@ -149,8 +144,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// A node that is switched off hears the answer that it waits for: what a gateway has taken
-// is counted.
+// A node that is switched off hears the answer that it waits for: what a gateway has taken is counted.
 func TestEndWaitsForAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,14 +227,12 @@ func TestReplay(t *testing.T) {
 	}
 	must.Equal(t, "ids and nodes", [2]int{2000, 5}, [2]int{len(ids), len(heard)})
 	for node, temperatures := range heard {
-		if len(temperatures) != 400 || !slices.IsSorted(temperatures[:200]) {
-			t.Errorf("%s sent %d rows, out of order", node, len(temperatures))
-		}
+		must.Hold(t, len(temperatures) == 400 && slices.IsSorted(temperatures[:200]),
+			"%s sent %d rows, out of order", node, len(temperatures))
 	}
 }
 
-// Whatever the gateway says on the way, each row is accepted once, under one id, before the
-// node's next.
+// Whatever the gateway says on the way, each row is accepted once, under one id, before the node's next.
 func TestReplayRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -361,8 +353,7 @@ func (g *gateway) listen(t *testing.T) string {
 	return server.URL
 }
 
-// RoundTrip lets nodes reach the gateway without a network, so that time can be
-// a test's own.
+// RoundTrip lets nodes reach the gateway without a network, so that time can be a test's own.
 func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 	recorder := httptest.NewRecorder()
 	g.ServeHTTP(recorder, r)

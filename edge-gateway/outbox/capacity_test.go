@@ -95,13 +95,11 @@ func TestCapacity(t *testing.T) {
 	if got := int64(total(kept)) * (DefaultMaxBytes / options.MaxBytes); got < 8_000_000 {
 		t.Errorf("%d readings in %d bytes: %d in an outbox of the default size", total(kept), options.MaxBytes, got)
 	}
-	if got := box.Stats().Bytes; got > options.MaxBytes {
-		t.Errorf("%d bytes on disk, over %d", got, options.MaxBytes)
-	}
+	got := box.Stats().Bytes
+	must.Hold(t, got <= options.MaxBytes, "%d bytes on disk, over %d", got, options.MaxBytes)
 	shares := slices.Sorted(maps.Values(kept))
-	if len(shares) != nodes || shares[0] < shares[nodes-1]/2 {
-		t.Errorf("%d nodes have so many readings in it: %d", len(shares), shares)
-	}
+	must.Hold(t, len(shares) == nodes && shares[0] >= shares[nodes-1]/2,
+		"%d nodes have so many readings in it: %d", len(shares), shares)
 	must.Do(t, box.Close())
 	began := time.Now()
 	box = open(t, dir, options)
@@ -156,9 +154,8 @@ func TestOpenReadsAPart(t *testing.T) {
 		}
 		return run()
 	}}})
-	if n := read.Load(); n > examinedAtOnce {
-		t.Errorf("Open read %d bytes", n)
-	}
+	n := read.Load()
+	must.Hold(t, n <= examinedAtOnce, "Open read %d bytes", n)
 	if got := box.Stats().Pending; got < segments*each/2 || got > segments*each*2 {
 		t.Errorf("%d readings are estimated, there are %d", got, segments*each)
 	}
@@ -197,16 +194,13 @@ func TestFairWhenFull(t *testing.T) {
 			must.Do(t, box.Append(nodeRecord(node, i, time.Now())))
 		}
 	}
-	if more := flood(); more > flooded/4 {
-		t.Errorf("the node got room for %d more while others came", more)
-	}
-	if got := box.Stats().Pending; got < flooded+100 {
-		t.Errorf("%d readings wait, want %d", got, flooded+100)
-	}
+	more := flood()
+	must.Hold(t, more <= flooded/4, "the node got room for %d more while others came", more)
+	got := box.Stats().Pending
+	must.Hold(t, got >= flooded+100, "%d readings wait, want %d", got, flooded+100)
 }
 
-// TestInventedNodesShare holds that nodes beyond those that are counted share one
-// node's part.
+// TestInventedNodesShare holds that nodes beyond those that are counted share one node's part.
 func TestInventedNodesShare(t *testing.T) {
 	t.Parallel()
 	var h holdings
@@ -222,9 +216,7 @@ func TestInventedNodesShare(t *testing.T) {
 	for i := range maxHolders + 5000 {
 		h.add(strconv.Itoa(i), -1)
 	}
-	if len(h.nodes) != 0 || h.total != 0 {
-		t.Errorf("%v remain", h)
-	}
+	must.Hold(t, len(h.nodes) == 0 && h.total == 0, "%v remain", h)
 }
 
 // TestConsumedWhileMoreIsWritten consumes everything that waits while another message is

@@ -45,28 +45,21 @@ func (d *failing) hook(o operation, run func() error) error {
 	return run()
 }
 
-// TestFailingDisk appends while the disk fails in one way, lets it recover, and
-// expects exactly what Append accepted, in order, both at once and after a
-// restart, and each once. A disk that stays full lets the backlog go out.
+// TestFailingDisk appends while the disk fails in one way, lets it recover, and expects exactly what Append accepted,
+// in order, both at once and after a restart, and each once. A disk that stays full lets the backlog go out.
 func TestFailingDisk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fail, recover func(*failing)
 		want          error
 	}{
-		"full": {
-			func(d *failing) { d.space.Store(130) }, func(d *failing) { d.space.Store(1 << 30) }, syscall.ENOSPC,
-		},
-		"full for good": {
-			func(d *failing) { d.space.Store(0) }, func(*failing) {}, syscall.ENOSPC,
-		},
+		"full":          {func(d *failing) { d.space.Store(130) }, func(d *failing) { d.space.Store(1 << 30) }, syscall.ENOSPC},
+		"full for good": {func(d *failing) { d.space.Store(0) }, func(*failing) {}, syscall.ENOSPC},
 		"full and truncation fails": {
 			func(d *failing) { d.space.Store(130); d.truncates.Store(true) },
 			func(d *failing) { d.space.Store(1 << 30); d.truncates.Store(false) }, syscall.ENOSPC,
 		},
-		"sync fails": {
-			func(d *failing) { d.syncs.Store(true) }, func(d *failing) { d.syncs.Store(false) }, syscall.EIO,
-		},
+		"sync fails": {func(d *failing) { d.syncs.Store(true) }, func(d *failing) { d.syncs.Store(false) }, syscall.EIO},
 		"no new segments": {
 			func(d *failing) { d.space.Store(0); d.folders.Store(true) },
 			func(d *failing) { d.space.Store(1 << 30); d.folders.Store(false) }, syscall.EIO,
@@ -96,9 +89,7 @@ func TestFailingDisk(t *testing.T) {
 				for i := 5; i < 12; i++ {
 					step(i)
 				}
-				if !errors.Is(fault, c.want) {
-					t.Errorf("appends on the failing disk: %v, want %v", fault, c.want)
-				}
+				must.Hold(t, errors.Is(fault, c.want), "appends on the failing disk: %v, want %v", fault, c.want)
 				c.recover(d)
 				if restart {
 					must.Do(t, box.Close())
@@ -111,9 +102,8 @@ func TestFailingDisk(t *testing.T) {
 				if d.space.Load() > 0 {
 					want += 3
 				}
-				if len(accepted) < want {
-					t.Errorf("only %d of %d appends on a healthy disk succeeded: %v", len(accepted), want, fault)
-				}
+				must.Hold(t, len(accepted) >= want,
+					"only %d of %d appends on a healthy disk succeeded: %v", len(accepted), want, fault)
 				must.Equal(t, "messages counted", box.Stats().Pending, box.held.total)
 				must.Equal(t, "segments counted", len(segments(t, dir)), len(box.segments))
 				// Of a write that could not be undone as much may have stayed as was written.
@@ -131,14 +121,10 @@ func TestFailingDisk(t *testing.T) {
 						t.Errorf("%q was not accepted and yet came out", m)
 					}
 				}
-				if next != len(accepted) {
-					t.Errorf("%d of %d accepted messages came out: %q", next, len(accepted), got)
-				}
+				must.Hold(t, next == len(accepted), "%d of %d accepted messages came out: %q", next, len(accepted), got)
 				must.Do(t, box.Close())
 				for _, m := range drain(t, open(t, dir, Options{Clock: time.Now, disk: hooked{hook: d.hook}}), 3) {
-					if slices.Contains(got, m) {
-						t.Errorf("%q came a second time", m)
-					}
+					must.Hold(t, !slices.Contains(got, m), "%q came a second time", m)
 				}
 			})
 		}
@@ -162,12 +148,10 @@ func TestUnreadableBlock(t *testing.T) {
 	d.unreadable.Store(150 * (recordSize + length))
 	got := drain(t, box, 3)
 	lost := blockSize/(recordSize+length) + 2
-	if len(got) < count-lost || len(got) >= count {
-		t.Errorf("%d of %d messages came out, want all but about %d", len(got), count, lost)
-	}
-	if s := box.Stats(); s.Pending != 0 || s.Damaged == 0 {
-		t.Errorf("%+v, want nothing waiting and the damage counted", s)
-	}
+	must.Hold(t, len(got) >= count-lost && len(got) < count,
+		"%d of %d messages came out, want all but about %d", len(got), count, lost)
+	s := box.Stats()
+	must.Hold(t, s.Pending == 0 && s.Damaged != 0, "%+v, want nothing waiting and the damage counted", s)
 }
 
 // FuzzSegment opens an outbox over a segment of any content.
@@ -184,9 +168,8 @@ func FuzzSegment(f *testing.F) {
 		waiting := box.Stats().Pending
 		add(t, box, "after")
 		got := drain(t, box, 3)
-		if len(got) != waiting+1 || got[waiting] != "after" {
-			t.Errorf("%d messages came out, want the %d that were counted and one more", len(got), waiting)
-		}
+		must.Hold(t, len(got) == waiting+1 && got[waiting] == "after",
+			"%d messages came out, want the %d that were counted and one more", len(got), waiting)
 	})
 }
 
@@ -219,9 +202,7 @@ func TestCardThatDies(t *testing.T) {
 				_ = box.active.Close() // an open file fails too
 				box.mu.Unlock()
 			}
-			if err := box.Append(rec("refused")); err == nil {
-				t.Error("a dead card takes a reading")
-			}
+			must.Hold(t, box.Append(rec("refused")) != nil, "a dead card takes a reading")
 			taken := 0
 			for taken <= 300 {
 				messages := must.Get(box.Next(64))(t)
@@ -233,9 +214,8 @@ func TestCardThatDies(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := box.Stats().Pending; taken != 300 || got != 0 {
-				t.Errorf("%d of 300 come out, %d wait", taken, got)
-			}
+			got := box.Stats().Pending
+			must.Hold(t, taken == 300 && got == 0, "%d of 300 come out, %d wait", taken, got)
 			dead.Store(false)
 			must.Do(t, box.Consume(nil)) // as an idle drain does: what a kill would leave now
 			must.Equal(t, "consumed readings that would be sent a second time", 0, must.Get(Inspect(dir))(t).Pending)
@@ -279,10 +259,9 @@ func (d *swept) hook(o operation, run func() error) error {
 	}
 }
 
-// TestEveryDiskOperation lets each write, sync, truncation, creation and removal of a life of the outbox
-// fail alone, and be done with its answer lost: start, messages over several segments, half of them sent,
-// a restart, the rest. What was accepted comes out in order, and again only if it could not be noted as
-// sent.
+// TestEveryDiskOperation lets each write, sync, truncation, creation and removal of a life of the outbox fail alone,
+// and be done with its answer lost: start, messages over several segments, half of them sent, a restart, the rest. What
+// was accepted comes out in order, and again only if it could not be noted as sent.
 func TestEveryDiskOperation(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -290,9 +269,7 @@ func TestEveryDiskOperation(t *testing.T) {
 		for nth := int64(1); nth <= steps; nth++ {
 			steps = max(nth, live(t, nth, lost))
 		}
-		if steps < 30 {
-			t.Errorf("a life has %d operations; the test needs more", steps)
-		}
+		must.Hold(t, steps >= 30, "a life has %d operations; the test needs more", steps)
 		t.Logf("%d operations failed, lost %t", steps, lost)
 	}
 }
@@ -342,18 +319,16 @@ func live(t *testing.T, nth int64, lost bool) int64 {
 	box = start()
 	add(box, 8, 10)
 	send(box, 30)
-	if left := box.Stats().Pending; left > 0 {
-		t.Errorf("operation %d, lost %t: %d messages wait", nth, lost, left)
-	}
+	left := box.Stats().Pending
+	must.Hold(t, left == 0, "operation %d, lost %t: %d messages wait", nth, lost, left)
 	_ = box.Close()
 	once := slices.Clone(out)
 	slices.Sort(once)
 	once = slices.Compact(once)
 	must.Equal(t, fmt.Sprintf("operation %d, lost %t: of %d messages %d came out", nth, lost, len(accepted), len(once)), accepted, once)
 	// One whose append failed may have been written all the same.
-	if again := len(out) - len(once); again > 1 && !unnoted {
-		t.Errorf("operation %d, lost %t: %d messages came a second time", nth, lost, again)
-	}
+	again := len(out) - len(once)
+	must.Hold(t, again <= 1 || unnoted, "operation %d, lost %t: %d messages came a second time", nth, lost, again)
 	return d.count.Load()
 }
 
@@ -426,14 +401,11 @@ func TestKill(t *testing.T) {
 	for m := range said {
 		must.Equal(t, fmt.Sprintf("copies of message %.20q", m), 1, found[m])
 	}
-	if len(said) < 400 {
-		t.Errorf("only %d messages were durable before the kills", len(said))
-	}
+	must.Hold(t, len(said) >= 400, "only %d messages were durable before the kills", len(said))
 	must.Equal(t, "torn tails count as damaged places", 0, box.Stats().Damaged)
 }
 
-// hooked is the real disk, each of whose operations goes through a function of the test's. run
-// does what was asked.
+// hooked is the real disk, each of whose operations goes through a function of the test's. run does what was asked.
 type hooked struct {
 	osDisk
 

@@ -60,9 +60,7 @@ func TestProbe(t *testing.T) {
 	add(t, box, "kept")
 	before := files(t, dir)
 	took, err := Probe(dir, time.Now)
-	if err != nil || took <= 0 || took > time.Minute {
-		t.Errorf("Probe = %s, %v", took, err)
-	}
+	must.Hold(t, err == nil && took > 0 && took <= time.Minute, "Probe = %s, %v", took, err)
 	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
 	// The disk became read-only while it was probed, and is writable again.
 	must.Do(t, os.WriteFile(filepath.Join(dir, "probe"), nil, 0o600))
@@ -92,9 +90,8 @@ func TestLate(t *testing.T) {
 		t.Fatal("the outbox is open")
 	}
 	for range 5 {
-		if err := add(box, "refused"); err == nil || box.Stats().Err == nil {
-			t.Errorf("Append = %v, %+v", err, box.Stats())
-		}
+		err := add(box, "refused")
+		must.Hold(t, err != nil && box.Stats().Err != nil, "Append = %v, %+v", err, box.Stats())
 		now = now.Add(5 * time.Second)
 	}
 	must.Equal(t, "attempts in 20 seconds", 3, attempts)

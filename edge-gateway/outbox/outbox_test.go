@@ -22,9 +22,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-func options() Options {
-	return Options{Clock: time.Now}
-}
+func options() Options { return Options{Clock: time.Now} }
 
 func open(tb testing.TB, dir string, o Options) *Outbox {
 	tb.Helper()
@@ -142,9 +140,8 @@ func TestBound(t *testing.T) {
 		kept++
 	}
 	must.Fail(t, "Append", box.Append(ofNode(kept, text)), ErrFull)
-	if size := must.Get(Size(dir))(t); size > most || size < most*9/10 {
-		t.Errorf("%d bytes on disk, want under %d and near it", size, most)
-	}
+	size := must.Get(Size(dir))(t)
+	must.Hold(t, size <= most && size >= most*9/10, "%d bytes on disk, want under %d and near it", size, most)
 	// What is taken out makes room, and what had been promised is all there.
 	must.Equal(t, "messages that come out, of those accepted", kept, len(drain(t, box, 3)))
 	// The segment that is being written to still holds up to four of them.
@@ -197,14 +194,11 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		must.Equal(t, "messages come out", kept, len(drain(t, batch, 7)))
 		must.Equal(t, "messages counted", 0, batch.held.total)
-		if all[0] == nil || kept < 10 {
-			t.Errorf("%d kept, an invalid one: %v", kept, all[0])
-		}
+		must.Hold(t, all[0] != nil && kept >= 10, "%d kept, an invalid one: %v", kept, all[0])
 	}
 }
 
-// TestDamage breaks the one segment of an outbox in every way a disk can and
-// looks which messages survive.
+// TestDamage breaks the one segment of an outbox in every way a disk can and looks which messages survive.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	const record = recordSize + 10 // bytes
@@ -383,9 +377,8 @@ func TestRetainedMessages(t *testing.T) {
 		add(t, box, strconv.Itoa(i)+strings.Repeat("m", 1000))
 	}
 	// Space that is needed is worth more than memory, and no more of it.
-	if got := since(box, time.Time{}); got < 55 || got > 61 {
-		t.Errorf("%d messages are remembered, where 61 would fit", got)
-	}
+	got := since(box, time.Time{})
+	must.Hold(t, got >= 55 && got <= 61, "%d messages are remembered, where 61 would fit", got)
 	must.Do(t, box.Close())
 	now = now.Add(time.Hour)
 	box = open(t, dir, o)
@@ -479,9 +472,8 @@ func TestNumbersAreShort(t *testing.T) {
 	for value, size := range map[float64]int{0: 1, math.Copysign(0, -1): 9, 20.5: 2, -40: 2, 1.0 / 3: 9} {
 		encoded := appendNumber(nil, value)
 		got := (&bodyReader{rest: encoded}).number()
-		if len(encoded) != size || math.Float64bits(got) != math.Float64bits(value) {
-			t.Errorf("%g takes %d bytes, want %d, and is read as %g", value, len(encoded), size, got)
-		}
+		must.Hold(t, len(encoded) == size && math.Float64bits(got) == math.Float64bits(value),
+			"%g takes %d bytes, want %d, and is read as %g", value, len(encoded), size, got)
 	}
 }
 

@@ -21,8 +21,7 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// run runs a program in a folder, with variables beside the test's own, and returns what it
-// prints.
+// run runs a program in a folder, with variables beside the test's own, and returns what it prints.
 func run(t *testing.T, dir string, environ []string, name string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
@@ -91,8 +90,7 @@ func TestBuild(t *testing.T) {
 	must.Equal(t, "version prints", "monitor-gateway v9.8.7-test\n", string(must.Get(exec.CommandContext(t.Context(), native, "version").Output())(t)))
 }
 
-// packs makes the packages of what was built, and looks into them with Debian's own
-// program.
+// packs makes the packages of what was built, and looks into them with Debian's own program.
 func packs(t *testing.T, dir, version string, built []machine) {
 	t.Helper()
 	deb, err := exec.LookPath("dpkg-deb")
@@ -136,10 +134,9 @@ func packs(t *testing.T, dir, version string, built []machine) {
 	must.Get(run(t, dir, nil, "sha256sum", "--check", "--quiet", "SHA256SUMS"))(t)
 }
 
-// TestUpgradeThatFailsIsUndone upgrades a folder by the package's scripts, as dpkg calls
-// them, with a systemd that only notes its commands: a new program that is not healthy is
-// replaced by the one before it, with its units, and dpkg --configure -a does not record it
-// as installed while another program serves.
+// TestUpgradeThatFailsIsUndone upgrades a folder by the package's scripts, as dpkg calls them, with a systemd that only
+// notes its commands: a new program that is not healthy is replaced by the one before it, with its units, and dpkg
+// --configure -a does not record it as installed while another program serves.
 func TestUpgradeThatFailsIsUndone(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -185,9 +182,8 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 			for _, by := range []string{"apt", "dpkg --configure -a"} {
 				write("told", "")
 				must.Equal(t, by+" fails", c.fails, script("install.sh", "configure", "v1") != nil)
-				if newer := strings.Contains(read(program), "# new"); newer != c.stays || (read(unit) == "# new") != c.stays {
-					t.Errorf("%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
-				}
+				must.Hold(t, strings.Contains(read(program), "# new") == c.stays && (read(unit) == "# new") == c.stays,
+					"%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
 				told := read("told")
 				if got := strings.Count(told, "restart monitor-gateway.service"); got != c.restarts || strings.Contains(told, "enable --") ||
 					strings.Contains(told, "\nstart monitor-gateway-credentials.path") != (c.active == "true") {
@@ -200,8 +196,7 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 	}
 }
 
-// TestPurge holds that a purge leaves nothing of the gateway, and a removal what belongs to
-// the site.
+// TestPurge holds that a purge leaves nothing of the gateway, and a removal what belongs to the site.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -242,13 +237,12 @@ func TestInstall(t *testing.T) {
 	const name = "monitor-gateway-v2-linux-arm64"
 	const watches, enrolled = "etc/monitor-gateway/watch.yaml", "var/lib/monitor-gateway/outbox/enrolment.json"
 	for title, c := range map[string]struct {
-		before, after string // the program installed
-		exit          int    // of the new program's healthy
-		key           string // by which the release must be signed; empty for the one that signed it
-		tampered      bool
-		fails         bool
-		project       string
-		has           string // a file of the site
+		before, after   string // the program installed
+		exit            int    // of the new program's healthy
+		key             string // by which the release must be signed; empty for the one that signed it
+		tampered, fails bool
+		project         string
+		has             string // a file of the site
 	}{
 		"for the first time":           {after: "new", project: "site"},
 		"after a removal":              {after: "new", project: "site", has: watches},
@@ -301,9 +295,7 @@ func TestInstall(t *testing.T) {
 			install := must.Get(filepath.Abs("install.sh"))(t)
 			environ := []string{"MONITOR_GATEWAY_TEST=" + root, "PATH=" + dir + "/bin:" + os.Getenv("PATH")}
 			output, err := run(t, release, environ, "/bin/sh", install, name+".tar.gz", cmp.Or(c.key, "owner.pub"))
-			if (err != nil) != c.fails {
-				t.Errorf("ended with %v\n%s", err, output)
-			}
+			must.Hold(t, (err != nil) == c.fails, "ended with %v\n%s", err, output)
 			holds(t, installed, "# "+c.after+"\n")
 			holds(t, unit, "# "+c.after+"\n")
 			must.Equal(t, "the outbox", "readings", string(must.Get(os.ReadFile(kept))(t)))
@@ -322,9 +314,8 @@ func standsAlone(t *testing.T, path string) {
 	f := must.Get(elf.Open(path))(t)
 	defer func() { _ = f.Close() }()
 	for _, part := range f.Progs {
-		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
-			t.Errorf("%s is linked dynamically", filepath.Base(path))
-		}
+		must.Hold(t, part.Type != elf.PT_INTERP && part.Type != elf.PT_DYNAMIC,
+			"%s is linked dynamically", filepath.Base(path))
 	}
 }
 
@@ -371,23 +362,19 @@ func TestUnit(t *testing.T) {
 	watch := copied("monitor-gateway-credentials.path", "PathChanged=/etc/monitor-gateway/google.json", "PathChanged=/etc/monitor-gateway/google.json")
 	live := copied("monitor-gateway-live.socket", "Service=monitor-gateway.service", "Service=monitor-gateway.service")
 	people := copied("monitor-gateway-watch.service", "ExecStart=/usr/local/bin/monitor-gateway watch\n", "ExecStart=/bin/true\n")
-	if output, err := run(t, "", nil, analyze, "verify", unit, socket, live, restart, watch, people); err != nil || output != "" {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
-	}
+	output, err := run(t, "", nil, analyze, "verify", unit, socket, live, restart, watch, people)
+	must.Hold(t, err == nil && output == "", "systemd-analyze verify: %v\n%s", err, output)
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit))(t)
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstWatch, people))(t)
 }
 
-// TestUnitShowsTheBoot holds that the gateway can read the id of the boot. Without it each start is a
-// boot of its own: no kept reading gets a time, and no batch with timestamps is taken. systemd.exec(5):
-// with ProcSubset=pid "all files and directories not directly associated with process management and
-// introspection are made invisible".
+// TestUnitShowsTheBoot holds that the gateway can read the id of the boot. Without it each start is a boot of its own:
+// no kept reading gets a time, and no batch with timestamps is taken. systemd.exec(5): with ProcSubset=pid "all files
+// and directories not directly associated with process management and introspection are made invisible".
 func TestUnitShowsTheBoot(t *testing.T) {
 	t.Parallel()
 	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)
-	if strings.Contains(string(content), "\nProcSubset=pid") {
-		t.Error("the unit hides /proc/sys/kernel/random/boot_id")
-	}
+	must.Hold(t, !strings.Contains(string(content), "\nProcSubset=pid"), "the unit hides /proc/sys/kernel/random/boot_id")
 }
 
 // TestNoUnitIsGivenUp holds that systemd starts each service again however often that was needed.
@@ -400,11 +387,10 @@ func TestNoUnitIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestCredentialsMayBeMissing holds that systemd starts the gateway without its
-// credentials. systemd.exec(5): "If a credential of the same ID is listed in both
-// LoadCredential= and SetCredential=, the latter will act as default if the former
-// cannot be retrieved. In this case not being able to retrieve the credential from
-// the path specified in LoadCredential= is not considered fatal.".
+// TestCredentialsMayBeMissing holds that systemd starts the gateway without its credentials. systemd.exec(5): "If a
+// credential of the same ID is listed in both LoadCredential= and SetCredential=, the latter will act as default if the
+// former cannot be retrieved. In this case not being able to retrieve the credential from the path specified in
+// LoadCredential= is not considered fatal.".
 func TestCredentialsMayBeMissing(t *testing.T) {
 	t.Parallel()
 	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)

@@ -34,9 +34,8 @@ case "$*" in
 esac
 `
 
-// TestDebianPackage installs, upgrades and rolls back by dpkg itself, with the packages
-// that are released and the real program. Only systemd is a stand-in, and the package's
-// files go to a folder.
+// TestDebianPackage installs, upgrades and rolls back by dpkg itself, with the packages that are released and the real
+// program. Only systemd is a stand-in, and the package's files go to a folder.
 func TestDebianPackage(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)

@@ -20,9 +20,7 @@ func TestFile(t *testing.T) {
 		must.Equal(t, "the file holds", content, string(must.Get(os.ReadFile(path))(t)))
 	}
 	info := must.Get(os.Stat(path))(t)
-	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is open to others: %v", info.Mode())
-	}
+	must.Hold(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o600, "the file is open to others: %v", info.Mode())
 	must.Equal(t, "a file below a file can be written", false, statefile.Write(filepath.Join(path, "below"), nil) == nil)
 }
 

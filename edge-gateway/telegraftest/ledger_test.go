@@ -89,8 +89,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// cloud starts the local system without nodes and returns the variables by which others find its
-// parts.
+// cloud starts the local system without nodes and returns the variables by which others find its parts.
 func cloud(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	program := build(t, folder, "run/local")
@@ -118,8 +117,7 @@ func build(t *testing.T, folder, program string) string {
 	return path
 }
 
-// gatewayProgram starts a gateway and returns its address, and what kills it by SIGKILL and starts
-// it again.
+// gatewayProgram starts a gateway and returns its address, and what kills it by SIGKILL and starts it again.
 func gatewayProgram(t *testing.T, folder, pubsub string) (address string, kill func()) {
 	t.Helper()
 	program, port, file := build(t, folder, "edge-gateway"), freePort(t), filepath.Join(folder, "sources.json")
@@ -303,8 +301,7 @@ func broker(t *testing.T) string {
 	return address
 }
 
-// written returns what Telegraf wrote to its file: a metric is a reading, by the names and units
-// of its input.
+// written returns what Telegraf wrote to its file: a metric is a reading, by the names and units of its input.
 func written(t *testing.T, path string) map[entry]bool {
 	t.Helper()
 	file, err := os.Open(path)

@@ -179,8 +179,7 @@ func redfish(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// snmpd serves values of PDUs, lines of OID, type and value in the order of the OIDs, and returns
-// its address.
+// snmpd serves values of PDUs, lines of OID, type and value in the order of the OIDs, and returns its address.
 func snmpd(t *testing.T, values string) string {
 	t.Helper()
 	folder, port := t.TempDir(), freePort(t)

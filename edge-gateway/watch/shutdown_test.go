@@ -90,8 +90,7 @@ type conditions struct {
 
 type change func(*conditions)
 
-// TestShutdownNeedsMore has everything that must not shut a room down, forged readings of one
-// node among it.
+// TestShutdownNeedsMore has everything that must not shut a room down, forged readings of one node among it.
 func TestShutdownNeedsMore(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
@@ -105,9 +104,7 @@ func TestShutdownNeedsMore(t *testing.T) {
 	on := func(node string, edit func(points []incident.Point) []incident.Point) change {
 		return func(c *conditions) { c.live.points[node] = edit(c.live.points[node]) }
 	}
-	room := func(n int) change {
-		return func(c *conditions) { c.site.Sensors = c.site.Sensors[:n] }
-	}
+	room := func(n int) change { return func(c *conditions) { c.site.Sensors = c.site.Sensors[:n] } }
 	all := func(changes ...change) change {
 		return func(c *conditions) {
 			for _, change := range changes {
@@ -156,9 +153,8 @@ func TestShutdownNeedsMore(t *testing.T) {
 			c.change(&given)
 		}
 		stage, why := given.state.due(&given.shutdown, &given.site, &given.live, given.away, now)
-		if (stage != nil) != (c.why == "") || !strings.Contains(why, c.why) {
-			t.Errorf("%s: stage %v, %q, want %q", name, stage, why, c.why)
-		}
+		must.Hold(t, (stage != nil) == (c.why == "") && strings.Contains(why, c.why),
+			"%s: stage %v, %q, want %q", name, stage, why, c.why)
 	}
 }
 

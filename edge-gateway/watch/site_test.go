@@ -51,16 +51,14 @@ func TestNight(t *testing.T) {
 			`03: told step="second" title="Over: Hall A: too hot"`,
 		} {
 			at, rest, _ := strings.Cut(want, " ")
-			if got := w.with(rest); len(got) != 1 || !strings.HasPrefix(got[0], at) {
-				t.Errorf("%s: %q", want, got)
-			}
+			got := w.with(rest)
+			must.Hold(t, len(got) == 1 && strings.HasPrefix(got[0], at), "%s: %q", want, got)
 		}
 		if n := len(w.service.beats); n < 45 || n > 60 { // 72 minutes, of which 25 without the uplink
 			t.Errorf("%d heartbeats", n)
 		}
-		if again := w.with("told", "judged on site"); len(again) > 0 {
-			t.Errorf("told again: %q", again)
-		}
+		again := w.with("told", "judged on site")
+		must.Hold(t, len(again) == 0, "told again: %q", again)
 	})
 }
 
@@ -167,15 +165,13 @@ func TestDigest(t *testing.T) {
 				"start warning Hall B: WARNING: Hall B: too hot, and 1 more",
 			}, told("a"))
 			must.Equal(t, "told later", []string{"start critical Hall A: CRITICAL: Hall A: too hot"}, told("late"))
-			if at := w.with("told", `step="a"`, "CRITICAL"); !strings.HasPrefix(at[0], "02:06:0") {
-				t.Errorf("told %q", at)
-			}
+			at := w.with("told", `step="a"`, "CRITICAL")
+			must.Hold(t, strings.HasPrefix(at[0], "02:06:0"), "told %q", at)
 		})
 	}
 }
 
-// TestDigestOfUnknownSeverity has an incident of a severity that only a later service knows: people
-// are told of it.
+// TestDigestOfUnknownSeverity has an incident of a severity that only a later service knows: people are told of it.
 func TestDigestOfUnknownSeverity(t *testing.T) {
 	t.Parallel()
 	s := &state{Incidents: map[int64]*tracked{7: {Incident: Incident{ID: 7}}}}
@@ -213,8 +209,7 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 	})
 }
 
-// TestMaintenanceEnds has windows that end, or are deleted, over a burning room: people are told
-// at once, on site too.
+// TestMaintenanceEnds has windows that end, or are deleted, over a burning room: people are told at once, on site too.
 func TestMaintenanceEnds(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]string{
@@ -286,9 +281,8 @@ func TestMaintenanceOfASensorOnSite(t *testing.T) {
 	}
 }
 
-// TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss
-// of cooling: people are told within 60 s of the first reading that breaks the rule, once, and
-// once that it is over.
+// TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss of cooling: people are
+// told within 60 s of the first reading that breaks the rule, once, and once that it is over.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []string{"cut", "late", "broken"} {
@@ -307,9 +301,8 @@ func TestAway(t *testing.T) {
 				w.set(flag, false)
 				until("02:45:00")
 				starts, ends := w.with("told", "CRITICAL: Hall A: too hot"), w.with("told", "Over: Hall A: too hot")
-				if len(starts) != 1 || len(ends) != 1 || starts[0] > "02:02:08" || len(w.with("told ")) != 2 {
-					t.Errorf("told %q", w.logged)
-				}
+				must.Hold(t, len(starts) == 1 && len(ends) == 1 && starts[0] <= "02:02:08" && len(w.with("told ")) == 2,
+					"told %q", w.logged)
 			})
 		}
 	}
@@ -336,9 +329,8 @@ func TestGatewaysClockIsSetBack(t *testing.T) {
 			set(0)
 			until("02:40:00")
 			for _, title := range []string{"CRITICAL: Hall A: too hot (judged on site)", "Over: Hall A: too hot (judged on site)"} {
-				if told := w.with("told", title); len(told) != c.times {
-					t.Errorf("told %q of %q", told, w.with())
-				}
+				told := w.with("told", title)
+				must.Hold(t, len(told) == c.times, "told %q of %q", told, w.with())
 			}
 		})
 	}
@@ -417,9 +409,8 @@ func TestBlind(t *testing.T) {
 			until("02:30:00")
 			must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
 			for _, m := range messages(t, sent) {
-				if strings.Contains(m.Text, "://") || strings.Contains(m.Text, "connect") {
-					t.Errorf("an error of the program is told to people: %s", m.Text)
-				}
+				must.Hold(t, !strings.Contains(m.Text, "://") && !strings.Contains(m.Text, "connect"),
+					"an error of the program is told to people: %s", m.Text)
 			}
 		})
 	}
@@ -445,8 +436,7 @@ func TestStandbyTellsOfItsNodes(t *testing.T) {
 	})
 }
 
-// TestReasonIsOfTheCause has a room that is too hot told by its temperature, though its air is
-// too dry by more.
+// TestReasonIsOfTheCause has a room that is too hot told by its temperature, though its air is too dry by more.
 func TestReasonIsOfTheCause(t *testing.T) {
 	t.Parallel()
 	l := hotSite(time.Now(), map[string]float64{"a": 33})

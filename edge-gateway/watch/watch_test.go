@@ -329,9 +329,8 @@ func TestOwnClockIsSetBack(t *testing.T) {
 			return !w.overviewAt.Equal(begun)
 		})
 		due := time.Until(w.state.Queue[0].Due)
-		if wanted := c.due + 10*time.Minute; due > wanted || due < wanted-5*time.Minute {
-			t.Errorf("%+v: due in %s", c, due)
-		}
+		wanted := c.due + 10*time.Minute
+		must.Hold(t, due <= wanted && due >= wanted-5*time.Minute, "%+v: due in %s", c, due)
 		must.Equal(t, fmt.Sprintf("%+v: the message that was sent counts", c), c.due == c.before, len(w.state.Sent["a"]) == 1)
 		must.Equal(t, fmt.Sprintf("%+v: known in the future", c), c.due > 0, w.state.Incidents[1].Known.After(time.Now()))
 	}
@@ -379,8 +378,7 @@ func TestAnotherLog(t *testing.T) {
 	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1 Hall B", "b start 1 Hall B"}, w.state.queued())
 }
 
-// TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
-// well again.
+// TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is well again.
 func TestRuleSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s := newState()
@@ -486,9 +484,7 @@ func TestKills(t *testing.T) {
 			}
 			must.Equal(t, fmt.Sprintf("%s: messages of incident %d", name, id), want, once)
 		}
-		if repeats > kills {
-			t.Errorf("%s: %d messages repeated by %d kills", name, repeats, kills)
-		}
+		must.Hold(t, repeats <= kills, "%s: %d messages repeated by %d kills", name, repeats, kills)
 		t.Logf("%s: %d kills, %d transitions, %d incidents told, %d messages repeated", name, kills, len(s.log), len(told), repeats)
 	}
 }
@@ -504,7 +500,6 @@ func TestHeartbeat(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.beats) > 0
 	})
-	if beat := s.beats[0]; beat.LastPoll < 3600 || beat.LastSuccess != nil {
-		t.Errorf("it says %+v", beat)
-	}
+	beat := s.beats[0]
+	must.Hold(t, beat.LastPoll >= 3600 && beat.LastSuccess == nil, "it says %+v", beat)
 }

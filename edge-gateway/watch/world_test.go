@@ -58,9 +58,7 @@ func (w *world) is(flag *bool) bool {
 	return *flag
 }
 
-func (w *world) set(flag *bool, value bool) {
-	w.change(func() { *flag, w.lateAt = value, time.Now() })
-}
+func (w *world) set(flag *bool, value bool) { w.change(func() { *flag, w.lateAt = value, time.Now() }) }
 
 func (w *world) change(do func()) {
 	w.mu.Lock()

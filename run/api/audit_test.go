@@ -272,9 +272,7 @@ func TestAuditLog(t *testing.T) {
 	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) VALUES (%d, 'storealert', 'resolve', '-1')`, a.id))
 	other.room(t, "Theirs")
 
-	list := func(query string) []loggedEntry {
-		return get[[]loggedEntry](t, a, "GET", "/api/v1/audit"+query, "")
-	}
+	list := func(query string) []loggedEntry { return get[[]loggedEntry](t, a, "GET", "/api/v1/audit"+query, "") }
 	must.Equal(t, "operations", "[system resolve gateway enrolGateway person createGateway key updateRoom person updateRoom "+
 		"person createRoom person createAPIKey person registerCustomer]", fmt.Sprint(list("")))
 	byKey := list(fmt.Sprintf("?actor=key:%d", key.id))

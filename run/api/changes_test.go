@@ -24,12 +24,11 @@ type shownChange struct {
 	Event      string
 	IncidentID int64 `json:"incident_id"`
 	Incident   *struct {
-		ID           int64
-		RoomID       int64  `json:"room_id"`
-		RoomName     string `json:"room_name"`
-		Cause, State string
-		Phase        string
-		EndTime      *time.Time `json:"end_time"`
+		ID                  int64
+		RoomID              int64  `json:"room_id"`
+		RoomName            string `json:"room_name"`
+		Cause, State, Phase string
+		EndTime             *time.Time `json:"end_time"`
 	}
 }
 
@@ -116,9 +115,8 @@ func TestClockMakesChanges(t *testing.T) {
 	answer = a.wait(t, cleared.Next)
 	s.forward(90*time.Second + 10*time.Minute)
 	// By then it is silent again.
-	if ended := <-answer; len(ended.Changes) == 0 {
-		t.Errorf("%+v", ended)
-	}
+	ended := <-answer
+	must.Hold(t, len(ended.Changes) != 0, "%+v", ended)
 }
 
 // TestChangesGoOnAfterARestart reads the log in parts, each by a new process: each number comes once. Contract 11.10.

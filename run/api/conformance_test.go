@@ -381,9 +381,10 @@ func (r reply) is(t tester, status int) reply {
 // has reports an answer of another status, or without one of the parts.
 func (r reply) has(t tester, status int, parts ...string) reply {
 	t.Helper()
+	r.is(t, status)
 	for _, part := range parts {
-		if r.status != status || !strings.Contains(string(r.body), part) {
-			t.Errorf("%s: %d %s, want %d with %s", r.request, r.status, r.body, status, part)
+		if !strings.Contains(string(r.body), part) {
+			t.Errorf("%s: %d %s, want it with %s", r.request, r.status, r.body, part)
 		}
 	}
 	return r

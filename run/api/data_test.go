@@ -259,9 +259,8 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	}
 	later := begin.Add(30 * 24 * time.Hour)
 	for _, c := range []struct {
-		name string
-		path string
-		want sensor
+		name, path string
+		want       sensor
 	}{
 		{"until now, though it ends later", path(later, ""), sensor{"rack", 13, 2, 1, &low, &high}},
 		{"by the limits of another class", path(later, "&allowable=ashrae_a2"), sensor{"rack", 13, 2, 0, &low, &high}},

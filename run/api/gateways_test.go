@@ -91,8 +91,7 @@ func TestEnrolment(t *testing.T) {
 	must.Equal(t, "enrolled", asked, strictly[wire.EnrolReply](t, first))
 	for range 2 {
 		for _, code := range spellings {
-			again := spelled(code).enrol(t, true).is(t, 200)
-			must.Equal(t, "again with "+code, string(first.body), string(again.body))
+			must.Equal(t, "again with "+code, string(first.body), string(spelled(code).enrol(t, true).is(t, 200).body))
 		}
 		s.execute(t, `UPDATE gateways SET code_expires_at = now() - interval '1 day' WHERE id = $1`, g.id)
 	}
@@ -336,9 +335,8 @@ func TestGatewayStatus(t *testing.T) {
 	status.Nodes = []wire.StatusNode{{NodeID: "n1", LastHeartbeat: s.now()}, {NodeID: "n2"}}
 	body, before := g.signed(t, status), time.Now()
 	said := strictly[wire.StatusReply](t, g.send(t, body))
-	if said.Time.Before(before.Add(-time.Second)) || said.Time.After(time.Now().Add(time.Second)) {
-		t.Errorf("time %s", said.Time)
-	}
+	must.Hold(t, !said.Time.Before(before.Add(-time.Second)) && !said.Time.After(time.Now().Add(time.Second)),
+		"time %s", said.Time)
 	said.Time, said.PairKey = time.Time{}, nil
 	must.Equal(t, "status", wire.StatusReply{Nonce: status.Nonce, Account: a.email, ProjectID: "project", Topic: "data"},
 		said)
@@ -451,9 +449,8 @@ func TestPairKey(t *testing.T) {
 	s.call(t, a.token, "DELETE", "/api/v1/gateways/"+first.id, "").is(t, 204)
 	must.Equal(t, "for a revoked gateway", []byte(nil), key(first))
 	renewed := key(second)
-	if len(renewed) != 32 || bytes.Equal(renewed, shared) || !bytes.Equal(foreign, key(others)) {
-		t.Errorf("after the revocation the key is %x, before it was %x", renewed, shared)
-	}
+	must.Hold(t, len(renewed) == 32 && !bytes.Equal(renewed, shared) && bytes.Equal(foreign, key(others)),
+		"after the revocation the key is %x, before it was %x", renewed, shared)
 	texts := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`) + log.String() + string(s.call(t, a.token, "GET", "/api/v1/gateways", "").body)
 	for _, secret := range [][]byte{shared, renewed} {
 		for _, form := range []string{hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {

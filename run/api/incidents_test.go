@@ -64,14 +64,13 @@ type shownNow struct {
 
 // shownExcursion is one as it is listed, or that by which an incident is told.
 type shownExcursion struct {
-	ID         int64
-	IncidentID int64     `json:"incident_id"`
-	SensorID   string    `json:"sensor_id"`
-	RuleID     *int64    `json:"rule_id"`
-	LastTime   time.Time `json:"last_time"`
-	State      string
-	Reason     string
-	Limit      float64
+	ID            int64
+	IncidentID    int64     `json:"incident_id"`
+	SensorID      string    `json:"sensor_id"`
+	RuleID        *int64    `json:"rule_id"`
+	LastTime      time.Time `json:"last_time"`
+	State, Reason string
+	Limit         float64
 }
 
 func get[T any](tb testing.TB, a *testCustomer, method, path, body string) T {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -15,11 +16,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"pgregory.net/rapid"
 
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/openapitest"
@@ -133,9 +136,8 @@ func TestNullCountsAsAbsent(t *testing.T) {
 			path := regexp.MustCompile(`\{[a-z_]*id\}`).ReplaceAllString(strings.ReplaceAll(op.path, "{customer_id}", decimal(a.id)), "1")
 			got := s.call(t, a.token, op.method, path, string(text))
 			for _, name := range null {
-				if got.status >= 500 || got.status == 400 && strings.Contains(string(got.body), `"`+name+":") {
-					t.Errorf("%s %s: %d %s", op.id, text, got.status, got.body)
-				}
+				must.Hold(t, got.status < 500 && (got.status != 400 || !strings.Contains(string(got.body), `"`+name+":")),
+					"%s %s: %d %s", op.id, text, got.status, got.body)
 			}
 		}
 	}
@@ -341,9 +343,8 @@ func TestDocumentIsComplete(t *testing.T) {
 			}
 			unchanged := op.Responses.Status(http.StatusNotModified)
 			must.Equal(t, name+": 304 is documented", tagged, unchanged != nil)
-			if unchanged != nil && (unchanged.Value.Headers["ETag"] == nil || success.Value.Headers["ETag"] == nil) {
-				t.Errorf("%s: the ETag is not documented", name)
-			}
+			must.Hold(t, unchanged == nil || unchanged.Value.Headers["ETag"] != nil && success.Value.Headers["ETag"] != nil,
+				"%s: the ETag is not documented", name)
 			for _, parameter := range op.Parameters {
 				if p := parameter.Value; p.Description == "" || p.Example == nil || strings.HasPrefix(p.Name, "before") {
 					t.Errorf("%s: parameter %s lacks a description or an example, or should be after", name, p.Name)
@@ -359,13 +360,11 @@ func TestDocumentIsComplete(t *testing.T) {
 				t.Errorf("%s.%s lacks a description or an example", schema, name)
 			}
 			for other := range document.Components.Schemas {
-				if strings.EqualFold(schema+strings.ReplaceAll(name, "_", ""), other) {
-					t.Errorf("generators of clients name the type of %s.%s as the schema %s", schema, name, other)
-				}
+				must.Hold(t, !strings.EqualFold(schema+strings.ReplaceAll(name, "_", ""), other),
+					"generators of clients name the type of %s.%s as the schema %s", schema, name, other)
 			}
-			if name == "node_id" && !slices.Contains(specified, schema) || strings.HasPrefix(name, "seconds_") {
-				t.Errorf("%s has the field %s", schema, name)
-			}
+			must.Hold(t, (name != "node_id" || slices.Contains(specified, schema)) && !strings.HasPrefix(name, "seconds_"),
+				"%s has the field %s", schema, name)
 		}
 	}
 }
@@ -520,6 +519,46 @@ func TestPagesOfAKeyForRooms(t *testing.T) {
 				next = got.next(t)
 			}
 			must.Equal(t, name+": rows", want, rows)
+		}
+	}
+}
+
+// site is the folder of the pages, with Redoc's bundle or without.
+func site(t *testing.T, redoc bool) fs.FS {
+	t.Helper()
+	folder := fstest.MapFS{}
+	for _, name := range []string{"docs.html", "docs.js", "redoc.html", "redoc.js", "unbuilt.html"} {
+		folder[name] = &fstest.MapFile{Data: must.Get(os.ReadFile("pages/site/" + name))(t)}
+	}
+	if redoc {
+		folder["built/redoc.standalone.js"] = &fstest.MapFile{Data: []byte("var Redoc = {}")}
+		folder["built/redoc.LICENSE.txt"] = &fstest.MapFile{Data: []byte("The MIT License")}
+	}
+	return folder
+}
+
+// TestRedoc asks for Redoc from a binary that has it and from one that does not.
+func TestRedoc(t *testing.T) {
+	t.Parallel()
+	for _, built := range []bool{true, false} {
+		router := rest.NewRouter()
+		registerDocumentation(router, site(t, built))
+		get := func(path string) (int, string) {
+			recorder := httptest.NewRecorder()
+			router.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			return recorder.Code, recorder.Body.String()
+		}
+		status, page := get("/redoc")
+		if status != 200 || strings.Contains(page, "/docs/pages/built/redoc.standalone.js") != built || strings.Contains(page, "make page") == built {
+			t.Errorf("%d %s", status, page)
+		}
+		for _, file := range []string{"redoc.standalone.js", "redoc.LICENSE.txt"} {
+			status, _ := get("/docs/pages/built/" + file)
+			must.Equal(t, file, built, status == 200)
+		}
+		for _, path := range []string{"/docs/pages/built", "/docs/pages/built/", "/docs/pages/", "/docs/pages/nothing.js"} {
+			status, body := get(path)
+			must.Hold(t, status == 404 && body == `{"detail":"Not Found"}`, "%s: %d %s", path, status, body)
 		}
 	}
 }

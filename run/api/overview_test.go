@@ -295,9 +295,7 @@ func TestSentence(t *testing.T) {
 		got := body.Sentence
 		if c.want.Says == "incident" {
 			c.want.IncidentID = body.Incidents[0].ID
-			if got.Since == nil || s.now().Sub(*got.Since) > time.Minute {
-				t.Errorf("%s: since %v", name, got.Since)
-			}
+			must.Hold(t, got.Since != nil && s.now().Sub(*got.Since) <= time.Minute, "%s: since %v", name, got.Since)
 		}
 		got.Since, got.ValueAt = nil, nil
 		if math.Abs(got.Rate-c.want.Rate) < 0.05 { // the clock goes on between two readings
@@ -438,9 +436,8 @@ func TestMetrics(t *testing.T) {
 	plain.lacks(t, "EOF")
 	judge := exec.CommandContext(t.Context(), tooltest.Program(t, "promtool"), "check", "metrics")
 	judge.Stdin = strings.NewReader(string(plain.body) + "\n") // which a reply has lost
-	if said, err := judge.CombinedOutput(); err != nil || len(bytes.TrimSpace(said)) > 0 {
-		t.Errorf("promtool: %v: %s", err, said)
-	}
+	said, err := judge.CombinedOutput()
+	must.Hold(t, err == nil && len(bytes.TrimSpace(said)) == 0, "promtool: %v: %s", err, said)
 
 	// A key for a room.
 	s.metrics(t, limited.text, scraped).has(t, 200, "lab-1").lacks(t, "hall", "Hall")

@@ -19,19 +19,15 @@ import (
 
 // measured is what one customer's node of a shared id has measured: values that occur nowhere else.
 type measured struct {
-	who         *testCustomer
-	channel     reading.Channel
-	temperature float64 // of readings and predictions
-	hot         float64 // of alerts
-	alert       int64
-	prediction  int64
-	incident    int64
+	who                         *testCustomer
+	channel                     reading.Channel
+	temperature                 float64 // of readings and predictions
+	hot                         float64 // of alerts
+	alert, prediction, incident int64
 }
 
 // marks are the texts by which the values are known in any answer.
-func (m *measured) marks() []string {
-	return []string{fmt.Sprint(m.temperature), fmt.Sprint(m.hot)}
-}
+func (m *measured) marks() []string { return []string{fmt.Sprint(m.temperature), fmt.Sprint(m.hot)} }
 
 func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	t.Helper()
@@ -214,13 +210,12 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 }
 
 type shownCorrection struct {
-	ID           int64
-	SensorID     string `json:"sensor_id"`
-	State        string
-	Overdue      bool
-	Withdrawable bool
-	AddedBy      string  `json:"added_by"`
-	WithdrawnBy  *string `json:"withdrawn_by"`
+	ID                    int64
+	SensorID              string `json:"sensor_id"`
+	State                 string
+	Overdue, Withdrawable bool
+	AddedBy               string  `json:"added_by"`
+	WithdrawnBy           *string `json:"withdrawn_by"`
 }
 
 // inForce adds a correction that began so long ago, which the API cannot.
@@ -287,9 +282,7 @@ func TestCorrections(t *testing.T) {
 		Due     string `json:"calibration_due"`
 		Overdue bool   `json:"calibration_overdue"`
 	}
-	sensor := func(id string) calibration {
-		return get[calibration](t, a, "GET", "/api/v1/sensors/sensor/"+id, "")
-	}
+	sensor := func(id string) calibration { return get[calibration](t, a, "GET", "/api/v1/sensors/sensor/"+id, "") }
 	must.Equal(t, "sensor", calibration{"2021-01-01", true}, sensor("n2"))
 	must.Equal(t, "sensor with a planned correction", calibration{}, sensor("n1"))
 	listed = get[[]shownCorrection](t, a, "GET", path+"?sensor_id=n2", "")

@@ -258,9 +258,8 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	for len(called) > 0 {
 		got = append(got, <-called)
 	}
-	if told := slices.DeleteFunc(got, func(one string) bool { return !over(one) }); len(told) != 1 {
-		t.Errorf("told %d times that it is over: %q", len(told), told)
-	}
+	told := slices.DeleteFunc(got, func(one string) bool { return !over(one) })
+	must.Hold(t, len(told) == 1, "told %d times that it is over: %q", len(told), told)
 }
 
 func start(t *testing.T, folder, program string, arguments ...string) {
@@ -439,9 +438,8 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	answer := get[map[string]any](t, a, "GET", address.Path, "")
 	for _, sensor := range asked.Sensor {
 		field := strings.TrimSuffix(strings.TrimPrefix(sensor.ValueTemplate, "{{ value_json."), " }}")
-		if _, ok := answer[field].(float64); !ok || field != sensor.DeviceClass {
-			t.Errorf("%s: %v", sensor.ValueTemplate, answer)
-		}
+		_, ok := answer[field].(float64)
+		must.Hold(t, ok && field == sensor.DeviceClass, "%s: %v", sensor.ValueTemplate, answer)
 	}
 }
 
@@ -539,9 +537,8 @@ func TestRecipesAlertRules(t *testing.T) {
 			}
 			run := exec.CommandContext(t.Context(), promtool, "test", "rules", "test.yml")
 			run.Dir = folder
-			if said, err := run.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, strings.TrimSpace(string(said)))
-			}
+			said, err := run.CombinedOutput()
+			must.Hold(t, err == nil, "%v: %s", err, strings.TrimSpace(string(said)))
 		})
 	}
 }

@@ -221,9 +221,8 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 	_, check, _ := strings.Cut(commands, "cd record\n")
 	told := func(what string) {
 		t.Helper()
-		if output, err := shell(t, filepath.Join(folder, "record"), "set -eu\n"+check); err == nil {
-			t.Errorf("%s is not told: %s", what, output)
-		}
+		output, err := shell(t, filepath.Join(folder, "record"), "set -eu\n"+check)
+		must.Hold(t, err != nil, "%s is not told: %s", what, output)
 	}
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return files[name] == "" })
 	for i := range 20 {

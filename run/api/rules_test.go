@@ -568,9 +568,8 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		must.Equal(t, c.path+": left", c.left, left(a))
 	}
 	a.heldSensor(t, "n1", "n2")
-	if rules := get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
-		t.Errorf("rules left: %v", rules)
-	}
+	rules := get[[]struct{ ID int64 }](t, a, "GET", "/api/v1/rules", "")
+	must.Hold(t, len(rules) == 3 && fmt.Sprint("rule:", rules[2].ID) == ruleOfAll, "rules left: %v", rules)
 	must.Equal(t, "made again", []string{both}, left(a))
 	must.Equal(t, "another's", []string{others}, left(other))
 }
@@ -585,8 +584,7 @@ func TestStillHotWhenItsWindowEnds(t *testing.T) {
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`, begin.Format(time.RFC3339), room))
 	for offset, want := range map[time.Duration]bool{time.Minute: true, 9*time.Minute + 50*time.Second: true, 10*time.Minute + time.Second: false} {
 		s.forward(time.Until(begin.Add(offset)))
-		if got := a.incidents(t, "?cause=too_hot"); len(got) != 1 || got[0].Silenced != want {
-			t.Errorf("%s after the begin: %+v", offset, got)
-		}
+		got := a.incidents(t, "?cause=too_hot")
+		must.Hold(t, len(got) == 1 && got[0].Silenced == want, "%s after the begin: %+v", offset, got)
 	}
 }

@@ -47,9 +47,8 @@ func TestHostileBodies(t *testing.T) {
 	} {
 		header := map[string]string{"Content-Type": test.kind}
 		got := answer(t, handler, "POST", "/api/v1/customers/register", test.body, header)
-		if got.status != http.StatusBadRequest || !detail.Match(got.body) {
-			t.Errorf("%s: %d %.200s", name, got.status, got.body)
-		}
+		must.Hold(t, got.status == http.StatusBadRequest && detail.Match(got.body),
+			"%s: %d %.200s", name, got.status, got.body)
 	}
 }
 
@@ -114,9 +113,7 @@ func TestInjection(t *testing.T) {
 		path := "/api/v1/sensors/sensor/" + strings.NewReplacer("/", "%2F", " ", "%20", "\x00", "%00", `"`, "%22", "<", "%3C", ">", "%3E", "{", "%7B", "}", "%7D").Replace(evil)
 		refused := func(got reply, statuses ...int) {
 			t.Helper()
-			if !slices.Contains(statuses, got.status) {
-				t.Errorf("%q: %s: %d %s", evil, got.request, got.status, got.body)
-			}
+			must.Hold(t, slices.Contains(statuses, got.status), "%q: %s: %d %s", evil, got.request, got.status, got.body)
 		}
 		refused(s.call(t, a.token, "GET", path, ""), 404, 400)
 		login := fmt.Sprintf(`{"email":%q,"password":%q}`, evil, evil)
@@ -270,8 +267,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	changer, other := s.customer(t), s.customer(t)
 	works := func(what, token string, want bool) {
 		t.Helper()
-		got := s.call(t, token, "GET", "/api/v1/alerts/active", "").status
-		must.Equal(t, what+" works", want, got == http.StatusOK)
+		must.Equal(t, what+" works", want, s.call(t, token, "GET", "/api/v1/alerts/active", "").status == http.StatusOK)
 	}
 	minted := signedToken(t, decimal(changer.id), changer.person, s.generation(t, changer))
 	works("a token while the password never changed", minted, true)
@@ -360,9 +356,7 @@ func TestRevokedWhileTheBodyComes(t *testing.T) {
 	key := owner.key(t, `"scope":"write"`)
 	profile := fmt.Sprintf("/api/v1/customers/%d", owner.id)
 	person := func(p *testCustomer) string { return fmt.Sprintf("/api/v1/persons/%d", p.person) }
-	newPassword := func(p *testCustomer) {
-		s.call(t, p.token, "PATCH", profile, `{"password":"NewPassw0rd"}`).is(t, 200)
-	}
+	newPassword := func(p *testCustomer) { s.call(t, p.token, "PATCH", profile, `{"password":"NewPassw0rd"}`).is(t, 200) }
 	for name, c := range map[string]struct {
 		method, path, body, token string // the person's own where there is none
 		revoke                    func(p *testCustomer)
@@ -391,9 +385,8 @@ func TestRevokedWhileTheBodyComes(t *testing.T) {
 		request.Header.Set("Authorization", "Bearer "+cmp.Or(c.token, p.token))
 		recorder := httptest.NewRecorder()
 		s.api.ServeHTTP(recorder, request)
-		if recorder.Code != http.StatusUnauthorized || recorder.Header().Get("WWW-Authenticate") != "Bearer" {
-			t.Errorf("%s: %d %s", name, recorder.Code, recorder.Body)
-		}
+		must.Hold(t, recorder.Code == http.StatusUnauthorized && recorder.Header().Get("WWW-Authenticate") == "Bearer",
+			"%s: %d %s", name, recorder.Code, recorder.Body)
 		must.Equal(t, name+": changed", tables, s.tables(t))
 	}
 }

@@ -40,9 +40,8 @@ func TestWatchKey(t *testing.T) {
 		}
 		path := strings.NewReplacer("{", "", "}", "").Replace(op.path)
 		got := s.call(t, key.text, op.method, path, "{}")
-		if refused := got.status == 403; refused == allowed[op.id] {
-			t.Errorf("%s with a key of a watch: %d %s", op.id, got.status, got.body)
-		}
+		refused := got.status == 403
+		must.Hold(t, refused != allowed[op.id], "%s with a key of a watch: %d %s", op.id, got.status, got.body)
 	}
 	s.call(t, key.text, "POST", "/api/v1/watches/heartbeat", beat).is(t, 204)
 	s.call(t, a.token, "POST", "/api/v1/watches/heartbeat", beat).says(t, 403, "Only API keys may do this")
@@ -91,9 +90,7 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	beat("Zurich", 3, 299)
 	must.Equal(t, "well", "Zurich ok: -", problems())
 	s.call(t, a.token, "GET", "/api/v1/overview", "").has(t, 200, `"watched":true`)
-	if tag() == alone {
-		t.Error("a page that polls does not hear of the first watch")
-	}
+	must.Hold(t, tag() != alone, "a page that polls does not hear of the first watch")
 	s.execute(t, `UPDATE watches SET heartbeat_at = heartbeat_at - interval '20 minutes 5 seconds' WHERE customer_id = $1`, a.id)
 	must.Equal(t, "silent", "Zurich silent: Nobody would be woken: the watch of Zurich has been silent for 20 min", problems())
 	ill := tag()
@@ -216,14 +213,12 @@ func TestDrill(t *testing.T) {
 	d := a.shownDrill(t, started.Drill.ID)
 	must.Equal(t, "state", "passed", d.State)
 	for i := 1; i < len(d.Stages)-2; i++ { // told and taken are people's
-		if d.Stages[i].At.Before(*d.Stages[i-1].At) {
-			t.Errorf("%s at %v, before %s", d.Stages[i].Stage, d.Stages[i].At, d.Stages[i-1].Stage)
-		}
+		must.Hold(t, !d.Stages[i].At.Before(*d.Stages[i-1].At),
+			"%s at %v, before %s", d.Stages[i].Stage, d.Stages[i].At, d.Stages[i-1].Stage)
 	}
 	// It is over once it is through, and nobody has to see it; the real one lasts.
-	if lasting := a.incidents(t, "?state=lasting"); len(lasting) != 1 || lasting[0].ID != actual.ID {
-		t.Errorf("lasting %+v", lasting)
-	}
+	lasting := a.incidents(t, "?state=lasting")
+	must.Hold(t, len(lasting) == 1 && lasting[0].ID == actual.ID, "lasting %+v", lasting)
 	must.Equal(t, "unseen", 0, must.Get(s.store.Unseen(t.Context(), a.id))(t))
 	must.Equal(t, "timeline", "[started taken ended]", fmt.Sprint(a.incident(t, drilled.ID).Timeline))
 	for table, want := range map[string]int{"alerts": 0, "excursions": 1, "sensor_data.readings": 2, fmt.Sprintf("room_incidents WHERE room_id = %d", room): 2} {

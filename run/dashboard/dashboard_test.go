@@ -45,16 +45,14 @@ func TestWithPage(t *testing.T) {
 		{"GET", "/api/v1/nothing", browser, 404, false},
 		{"GET", "/health", browser, 200, false},
 	} {
-		t.Run(c.method+" "+c.path+" "+c.accept, func(t *testing.T) {
-			t.Parallel()
-			request := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
-			request.Header.Set("Accept", c.accept)
-			got := httptest.NewRecorder()
-			handler.ServeHTTP(got, request)
-			must.Equal(t, "status", c.status, got.Code)
-			must.Equal(t, "Content-Type", map[bool]string{true: "text/html; charset=utf-8", false: "application/json"}[c.page], got.Header().Get("Content-Type"))
-			must.Equal(t, fmt.Sprintf("a page: %s", got.Body), c.page && c.method != http.MethodHead, strings.Contains(got.Body.String(), "<html"))
-		})
+		request := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
+		request.Header.Set("Accept", c.accept)
+		got := httptest.NewRecorder()
+		handler.ServeHTTP(got, request)
+		kind := map[bool]string{true: "text/html; charset=utf-8", false: "application/json"}[c.page]
+		want := []any{c.status, kind, c.page && c.method != http.MethodHead}
+		must.Equal(t, fmt.Sprintf("%s %s for %s, which is answered %s", c.method, c.path, c.accept, got.Body), want,
+			[]any{got.Code, got.Header().Get("Content-Type"), strings.Contains(got.Body.String(), "<html")})
 	}
 }
 
@@ -62,11 +60,9 @@ func TestPageIsHTMLUnderAStrictPolicy(t *testing.T) {
 	t.Parallel()
 	got := httptest.NewRecorder()
 	dashboard.Handler().ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	if kind := got.Header().Get("Content-Type"); !strings.HasPrefix(kind, "text/html") {
-		t.Errorf("content type %q, want text/html", kind)
-	}
+	kind := got.Header().Get("Content-Type")
+	must.Hold(t, strings.HasPrefix(kind, "text/html"), "content type %q, want text/html", kind)
 	policy := got.Header().Get("Content-Security-Policy")
-	if !strings.Contains(policy, "script-src 'self';") || strings.Contains(policy, "unsafe") {
-		t.Errorf("policy %q lets more run than the page's own scripts", policy)
-	}
+	must.Hold(t, strings.Contains(policy, "script-src 'self';") && !strings.Contains(policy, "unsafe"),
+		"policy %q lets more run than the page's own scripts", policy)
 }

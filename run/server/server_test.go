@@ -53,9 +53,8 @@ func TestConfig(t *testing.T) {
 		"DB_MAX_CONNS=many":        "DB_MAX_CONNS",
 	} {
 		_, err := config.Load[Config](append(good[:3:3], setting))
-		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {
-			t.Errorf("%s: %v, want a line about %s", setting, err, want)
-		}
+		must.Hold(t, err != nil && (strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), ": "+want)),
+			"%s: %v, want a line about %s", setting, err, want)
 		must.Equal(t, setting+" repeats the secret", false, err != nil && strings.Contains(err.Error(), secret))
 	}
 	origins := must.Get(config.Load[Config](append(good[:3:3], "ALLOWED_ORIGINS=https://a.example,https://b.example")))(t)
@@ -65,9 +64,8 @@ func TestConfig(t *testing.T) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{"serve": "usage", "migrate": "DATABASE_URL"} {
-		if err := run(t.Context(), []string{command}, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", command, err, want)
-		}
+		err := run(t.Context(), []string{command}, nil)
+		must.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want %s", command, err, want)
 	}
 }
 
@@ -86,9 +84,8 @@ func TestMigration(t *testing.T) {
 		{"migrate", "part-of-before=nobody", "part-of-before"},
 	} {
 		err := run(t.Context(), strings.Fields(c.arguments), []string{"DATABASE_URL=" + database, "DB_USERS=" + c.users})
-		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-			t.Errorf("%s for %s: %v", c.arguments, c.users, err)
-		}
+		must.Hold(t, (err != nil) == (c.fails != "") && (err == nil || strings.Contains(err.Error(), c.fails)),
+			"%s for %s: %v", c.arguments, c.users, err)
 	}
 }
 
@@ -101,9 +98,8 @@ func TestPortTaken(t *testing.T) {
 	s := must.Get(config.Load[Config]([]string{
 		"DATABASE_URL=postgres://127.0.0.1:1/none", "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", "PORT=" + port,
 	}))(t)
-	if err := serve(t.Context(), s, logging.Discard(), time.Now); err == nil || !strings.Contains(err.Error(), port) {
-		t.Errorf("got %v", err)
-	}
+	err := serve(t.Context(), s, logging.Discard(), time.Now)
+	must.Hold(t, err != nil && strings.Contains(err.Error(), port), "got %v", err)
 }
 
 const configuration = "../../terraform"

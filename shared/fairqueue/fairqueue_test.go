@@ -15,14 +15,12 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// recorder is a queue whose callers each hold a slot for a second, with the order
-// in which clients got one.
+// recorder is a queue whose callers each hold a slot for a second, with the order in which clients got one.
 type recorder struct {
-	queue *Queue[string]
-	mutex sync.Mutex
-	order []string
-	busy  []string
-	group sync.WaitGroup
+	queue       *Queue[string]
+	mutex       sync.Mutex
+	order, busy []string
+	group       sync.WaitGroup
 }
 
 func newRecorder(limits Limits) *recorder {
@@ -57,46 +55,33 @@ func (d *recorder) ask(ctx context.Context, client string) {
 	synctest.Wait()
 }
 
-func (d *recorder) check(t *testing.T, order, busy []string) {
+func (d *recorder) check(t *testing.T, name, served, refused string) {
 	t.Helper()
 	d.group.Wait()
-	must.Equal(t, "served", order, d.order)
-	must.Equal(t, "refused", busy, d.busy)
+	must.Equal(t, name+": served", served, strings.Join(d.order, ""))
+	must.Equal(t, name+": refused", refused, strings.Join(d.busy, ""))
 }
 
-func TestClientsAreServedInRotation(t *testing.T) {
+// TestWhoIsServedNext has clients ask at a queue of one slot, one after the other. Those in capitals are known.
+func TestWhoIsServedNext(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: time.Minute})
-		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
-			d.ask(t.Context(), client)
-		}
-		d.check(t, []string{"a", "a", "b", "c", "a", "b", "a", "a"}, nil)
-	})
-}
-
-func TestLanesTakeTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{3, 3}, MaxWait: time.Minute})
-		for _, client := range []string{"a", "b", "c", "d", "e", "A", "A", "B", "C"} { // e finds its lane full, C has one of A's
-			d.ask(t.Context(), client)
-		}
-		d.check(t, []string{"a", "A", "b", "B", "c", "C", "d"}, []string{"e", "A"})
-	})
-}
-
-func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{3}, MaxWait: time.Minute})
-		for range 6 {
-			d.ask(t.Context(), "a") // one works, three wait, two are refused
-		}
-		d.ask(t.Context(), "b") // the newest of a's makes room
-		d.ask(t.Context(), "b") // b would have as many as a
-		d.check(t, []string{"a", "a", "b", "a"}, []string{"a", "a", "a", "b"})
-	})
+	for name, c := range map[string]struct {
+		maxWaiting             [2]int
+		asked, served, refused string
+	}{
+		"clients take turns": {[2]int{100}, "aaaabacb", "aabcabaa", ""},
+		"lanes take turns":   {[2]int{3, 3}, "abcdeAABC", "aAbBcCd", "eA"}, // e finds its lane full, C has one of A's
+		// One of a's works, three wait, two are refused. Its newest makes room for b; with another b would have as many.
+		"the largest client makes room": {[2]int{3}, "aaaaaabb", "aaba", "aaab"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newRecorder(Limits{Slots: 1, MaxWaiting: c.maxWaiting, MaxWait: time.Minute})
+			for _, client := range c.asked {
+				d.ask(t.Context(), string(client))
+			}
+			d.check(t, name, c.served, c.refused)
+		})
+	}
 }
 
 func TestSlotThatIsNotFreeInTime(t *testing.T) {
@@ -108,14 +93,11 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 			d.ask(t.Context(), "a")
 		}
 		d.group.Wait()
-		// The last two would have had theirs after ten and eleven seconds, or at the
-		// very moment of the tenth.
-		if len(d.order) < 10 || len(d.order) > 11 || len(d.order)+len(d.busy) != 12 {
-			t.Errorf("%d served, %d refused", len(d.order), len(d.busy))
-		}
-		if took := time.Since(began); took > 12*time.Second {
-			t.Errorf("took %v", took)
-		}
+		// The last two would have had theirs after ten and eleven seconds, or at the very moment of the tenth.
+		must.Hold(t, len(d.order) >= 10 && len(d.order) <= 11 && len(d.order)+len(d.busy) == 12,
+			"%d served, %d refused", len(d.order), len(d.busy))
+		took := time.Since(began)
+		must.Hold(t, took <= 12*time.Second, "took %v", took)
 		d.ask(t.Context(), "b") // all slots are free again
 		d.group.Wait()
 		must.Equal(t, "no slot is left", "b", d.order[len(d.order)-1])
@@ -132,7 +114,7 @@ func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		d.ask(t.Context(), "c")
-		d.check(t, []string{"a", "c"}, nil)
+		d.check(t, "one that has gone", "ac", "")
 	})
 }
 
@@ -169,15 +151,13 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 					defer cancel()
 					began := time.Now()
 					done, err := queue.Acquire(ctx, laneOf(c.client), c.client)
-					if waited := time.Since(began); waited > limits.MaxWait {
-						t.Errorf("waited %v", waited)
-					}
+					waited := time.Since(began)
+					must.Hold(t, waited <= limits.MaxWait, "waited %v", waited)
 					if err != nil {
 						return
 					}
-					if n := working.Add(1); n > int64(limits.Slots) {
-						t.Errorf("%d hold a slot, of %d", n, limits.Slots)
-					}
+					n := working.Add(1)
+					must.Hold(t, n <= int64(limits.Slots), "%d hold a slot, of %d", n, limits.Slots)
 					time.Sleep(c.works)
 					working.Add(-1)
 					done()
@@ -185,9 +165,8 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 			}
 			group.Wait()
 			for range limits.Slots {
-				if _, err := queue.Acquire(t.Context(), Unknown, "last"); err != nil {
-					t.Errorf("a slot is lost: %v", err)
-				}
+				_, err := queue.Acquire(t.Context(), Unknown, "last")
+				must.Hold(t, err == nil, "a slot is lost: %v", err)
 			}
 		})
 	})

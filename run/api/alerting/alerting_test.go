@@ -155,9 +155,8 @@ func TestOneLooksForAll(t *testing.T) {
 		{first, 5 * time.Second, false, 5 * time.Second},
 		{second, time.Second, true, 5 * time.Second}, // the clock was set back
 	} {
-		if _, look, next := h.turn(c.a, noon.Add(c.after)); look != c.look || next != c.next {
-			t.Errorf("after %v: %t, %v, want %t, %v", c.after, look, next, c.look, c.next)
-		}
+		_, look, next := h.turn(c.a, noon.Add(c.after))
+		must.Hold(t, look == c.look && next == c.next, "after %v: %t, %v, want %t, %v", c.after, look, next, c.look, c.next)
 	}
 }
 

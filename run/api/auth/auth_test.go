@@ -15,6 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/crypto/bcrypt"
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
@@ -116,4 +117,92 @@ func TestPanicOfALookup(t *testing.T) {
 	a := NewAuthenticator(&fakeAccounts{persons: persons}, tokens, time.Now, logging.New(&log, slog.LevelInfo, ""))
 	must.Equal(t, "status", http.StatusInternalServerError, answer(t, a, must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7}))(t)))
 	must.Hold(t, strings.Contains(log.String(), "panic: nil map") && strings.Contains(log.String(), "auth_test.go"), "log %s", &log)
+}
+
+// TestClientAddress takes the header as Google documents it and as it was seen, see clients, and what people make up.
+func TestClientAddress(t *testing.T) {
+	t.Parallel()
+	const balancer = "34.117.9.1"
+	none, cloud, behind := []string(nil), []string{"peer", balancer}, []string{"127.0.0.1", "10.0.0.0/8", "::1"}
+	for name, test := range map[string]struct {
+		trusted      []string
+		peer         string
+		forwardedFor []string
+		want         string
+	}{
+		"nobody in between":                  {none, "203.0.113.7:4711", nil, "203.0.113.7/32"},
+		"nobody in between, header made up":  {none, "203.0.113.7:4711", []string{"198.51.100.1"}, "203.0.113.7/32"},
+		"IPv6 by its network":                {none, "[2001:db8:1:2:3:4:5:6]:4711", nil, "2001:db8:1:2::/64"},
+		"IPv6 of a link":                     {none, "[fe80::1%eth0]:4711", nil, "fe80::/64"},
+		"IPv4 within IPv6":                   {none, "[::ffff:203.0.113.7]:4711", nil, "203.0.113.7/32"},
+		"run.app":                            {cloud, "169.254.169.126:80", []string{"203.0.113.7"}, "203.0.113.7/32"},
+		"run.app, header made up":            {cloud, "169.254.169.126:80", []string{"198.51.100.1,203.0.113.7"}, "203.0.113.7/32"},
+		"run.app, balancer made up":          {cloud, "169.254.169.126:80", []string{"198.51.100.1," + balancer + ",203.0.113.7"}, "203.0.113.7/32"},
+		"load balancer":                      {cloud, "169.254.169.126:80", []string{"203.0.113.7," + balancer}, "203.0.113.7/32"},
+		"load balancer, header made up":      {cloud, "169.254.169.126:80", []string{"198.51.100.1,203.0.113.7, " + balancer}, "203.0.113.7/32"},
+		"load balancer, as seen":             {cloud, "169.254.169.126:80", []string{"203.0.113.7, " + balancer + ",203.0.113.7"}, "203.0.113.7/32"},
+		"load balancer, in several headers":  {cloud, "169.254.169.126:80", []string{"198.51.100.1", "203.0.113.7", balancer}, "203.0.113.7/32"},
+		"load balancer, IPv6 client":         {cloud, "169.254.169.126:80", []string{"2001:db8::7," + balancer}, "2001:db8::/64"},
+		"load balancer, nonsense made up":    {cloud, "169.254.169.126:80", []string{"' OR 1=1,203.0.113.7," + balancer}, "203.0.113.7/32"},
+		"no header":                          {cloud, "169.254.169.126:80", nil, "169.254.169.126/32"},
+		"nothing but nonsense":               {cloud, "169.254.169.126:80", []string{"unknown"}, "169.254.169.126/32"},
+		"nothing but proxies":                {cloud, "169.254.169.126:80", []string{balancer}, balancer + "/32"},
+		"an own proxy":                       {behind, "127.0.0.1:4711", []string{"198.51.100.1, 203.0.113.7"}, "203.0.113.7/32"},
+		"two own proxies":                    {behind, "127.0.0.1:4711", []string{"198.51.100.1, 203.0.113.7, 10.1.2.3"}, "203.0.113.7/32"},
+		"past the own proxy, header made up": {behind, "192.0.2.1:4711", []string{"203.0.113.7"}, "192.0.2.1/32"},
+		"a header as long as they may be":    {cloud, "169.254.169.126:80", []string{strings.Repeat("198.51.100.1,", 1000) + "203.0.113.7"}, "203.0.113.7/32"},
+	} {
+		c := must.Get(NewClients(test.trusted))(t)
+		request := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+		request.RemoteAddr = test.peer
+		request.Header["X-Forwarded-For"] = test.forwardedFor
+		must.Equal(t, name, test.want, c.of(request).String())
+	}
+	for _, wrong := range []string{"", "somebody", "10.0.0.0/33", "10.0.0", "http://10.0.0.1"} {
+		if _, err := NewClients([]string{wrong}); err == nil || !strings.HasPrefix(err.Error(), "TRUSTED_PROXIES") {
+			t.Errorf("%q: %v, want a line about TRUSTED_PROXIES", wrong, err)
+		}
+	}
+}
+
+// TestPasswordsBeyondBcrypt shows that a longer password is not taken for the stored one that begins it. Contract 2.9.
+func TestPasswordsBeyondBcrypt(t *testing.T) {
+	t.Parallel()
+	p := NewPasswords(1, 4)
+	longest := "Aa0" + strings.Repeat("x", 69)
+	stored := must.Get(p.Hash(t.Context(), "", longest))(t)
+	for plain, want := range map[string]bool{longest: true, longest + "y": false, longest[:71]: false, "": false} {
+		got, err := p.Matches(stored, plain)
+		must.Hold(t, err == nil && got == want, "%d bytes: %v, %v, want %v", len(plain), got, err, want)
+	}
+	// Nobody's password is compared at the full cost, and never matches.
+	must.Equal(t, "the decoy costs", 4, must.Get(bcrypt.Cost(p.dummyHash))(t))
+	got, err := p.Matches("", longest)
+	must.Hold(t, !got && err == nil, "nobody's password matches: %v, %v", got, err)
+}
+
+// TestLaneFullOfCookies fills the lane of known devices by as many e-mail addresses as it holds: who
+// has a cookie of another gets a slot as those without one do. Contract 2.9.
+func TestLaneFullOfCookies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPasswords(1, 4)
+		done := must.Get(p.Acquire(t.Context(), ""))(t)
+		for i := range maxKnown {
+			go func() {
+				if end, err := p.Acquire(t.Context(), fmt.Sprintf("%d@example.com", i)); err == nil {
+					time.Sleep(time.Second / 4)
+					end()
+				}
+			}()
+		}
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			done()
+		}()
+		end := must.Get(p.Acquire(t.Context(), "victim@example.com"))(t)
+		end()
+		time.Sleep(MaxPasswordWait)
+	})
 }

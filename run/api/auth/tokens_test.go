@@ -1,16 +1,30 @@
 package auth
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/golang-jwt/jwt/v5"
 
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -60,12 +74,9 @@ func TestTokenIsRefused(t *testing.T) {
 	if c, err := made.verify(valid); err != nil || !c.of(accounts.Person{CustomerID: 7}) {
 		t.Fatalf("the token that the others are made from is refused itself: %+v, %v", c, err)
 	}
-	head, rest, _ := strings.Cut(valid, ".")
-	_ = head
-	withHeader := func(header string) string {
-		return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + rest
-	}
-	tests := map[string]string{
+	_, rest, _ := strings.Cut(valid, ".")
+	withHeader := func(header string) string { return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + rest }
+	for name, text := range map[string]string{
 		"empty":                         "",
 		"no token at all":               "Bearer",
 		"two parts":                     strings.Join(strings.Split(valid, ".")[:2], "."),
@@ -93,14 +104,9 @@ func TestTokenIsRefused(t *testing.T) {
 		"no critical extension named":   critical([]string{}),
 		"crit is null":                  critical(nil),
 		"subject is beyond the integer": signed(t, hs, key, good(func(c jwt.MapClaims) { c["sub"] = "99999999999999999999" })),
-	}
-	for name, text := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if c, err := made.verify(text); err == nil && c.of(accounts.Person{CustomerID: 7}) {
-				t.Error("accepted")
-			}
-		})
+	} {
+		c, err := made.verify(text)
+		must.Hold(t, err != nil || !c.of(accounts.Person{CustomerID: 7}), "%s: accepted", name)
 	}
 }
 
@@ -124,13 +130,10 @@ func TestTokenIsAccepted(t *testing.T) {
 		"an instance ahead of us": {testTokens(t, testKey, func() time.Time { return clock().Add(-time.Minute) }), issue(first, 1), 1},
 	} {
 		got, err := test.reader.verify(test.token)
-		if err != nil || !got.of(accounts.Person{ID: 3, CustomerID: 7, Generation: test.generation}) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		must.Hold(t, err == nil && got.of(accounts.Person{ID: 3, CustomerID: 7, Generation: test.generation}),
+			"%s: %+v, %v", name, got, err)
 	}
-	if _, err := first.verify(issue(rotated, 1)); err == nil {
-		t.Error("a token of a key that is not listed is accepted")
-	}
+	must.Hold(t, must.Err(first.verify(issue(rotated, 1))) != nil, "a token of a key that is not listed is accepted")
 }
 
 // TestTokenLifetime pins the specification's half hour.
@@ -163,9 +166,8 @@ func TestSecretKey(t *testing.T) {
 		}
 	}
 	for _, secret := range []string{strings.Repeat("k", 32), testKey + "," + otherKey, testKey + ", " + otherKey} {
-		if _, err := NewTokens(secret, fixedClock()); err != nil {
-			t.Errorf("%q is refused: %v", secret, err)
-		}
+		_, err := NewTokens(secret, fixedClock())
+		must.Hold(t, err == nil, "%q is refused: %v", secret, err)
 	}
 }
 
@@ -176,8 +178,158 @@ func FuzzVerifyToken(f *testing.F) {
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := made.verify(text)
-		if err == nil && text != good {
-			t.Errorf("%q speaks for %s", text, c.Subject)
+		must.Hold(t, err != nil || text == good, "%q speaks for %s", text, c.Subject)
+	})
+}
+
+// fakeKeys counts queries. Each takes a millisecond, and finds the keys that stand when it begins.
+type fakeKeys struct {
+	mutex   sync.Mutex
+	keys    map[accounts.KeyHash]accounts.APIKey
+	queries int
+	err     error // of queries
+
+	recorded []int64
+	readOnly error // of records
+}
+
+func (f *fakeKeys) PersonsByID(context.Context, []int64) (map[int64]accounts.Person, error) {
+	return map[int64]accounts.Person{}, nil
+}
+
+func (f *fakeKeys) APIKeysByHash(_ context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error) {
+	defer time.Sleep(time.Millisecond)
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.queries++
+	found := map[accounts.KeyHash]accounts.APIKey{}
+	for _, hash := range hashes {
+		if key, ok := f.keys[hash]; ok {
+			found[hash] = key
 		}
+	}
+	return found, f.err
+}
+
+func (f *fakeKeys) RecordAPIKeyUses(_ context.Context, ids []int64) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.recorded = append(f.recorded, ids...)
+	for hash, key := range f.keys {
+		if slices.Contains(ids, key.ID) {
+			key.LastUsedAt = new(time.Now())
+			f.keys[hash] = key
+		}
+	}
+	return f.readOnly
+}
+
+// add stores a new key.
+func (f *fakeKeys) add(id int64, expires *time.Time) string {
+	text, _, hash := NewKey()
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.keys[hash] = accounts.APIKey{ID: id, CustomerID: 7, Scope: rest.ScopeRead, ExpiresAt: expires}
+	return text
+}
+
+func (f *fakeKeys) remove(text string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	delete(f.keys, sha256.Sum256([]byte(text)))
+}
+
+// TestKeyForm holds keys to the regular expression that SECURITY.md gives to scanners, and to
+// their check sum. Contract 12.1.
+func TestKeyForm(t *testing.T) {
+	t.Parallel()
+	page := must.Get(os.ReadFile("../../../docs/SECURITY.md"))(t)
+	const form = `cold_[0-9A-Za-z]{49}`
+	must.Hold(t, strings.Contains(string(page), "`"+form+"`"), "SECURITY.md has no %s", form)
+	seen := map[string]bool{}
+	for range 100 {
+		text, shown, hash := NewKey()
+		if !regexp.MustCompile("^"+form+"$").MatchString(text) || !strings.HasPrefix(text, shown) || len(shown) != 9 || hash != sha256.Sum256([]byte(text)) {
+			t.Fatalf("%s, %s, %x", text, shown, hash)
+		}
+		begin := len(text) - keySumDigits
+		must.Hold(t, keySum(text[:begin]) == text[begin:] && !seen[text], "%s has another sum, or is not new", text)
+		seen[text] = true
+	}
+}
+
+// newFakeKeys are none yet. lookUp looks one up as a request with it does.
+func newFakeKeys(t *testing.T) (keys *fakeKeys, lookUp func(text string) (caller, error)) {
+	t.Helper()
+	keys = &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
+	a := NewAuthenticator(keys, testTokens(t, testKey, time.Now), time.Now, logging.Discard())
+	return keys, func(text string) (caller, error) {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		request.Header.Set("Authorization", "Bearer "+text)
+		return a.caller(humago.NewContext(&huma.Operation{}, request, nil))
+	}
+}
+
+// TestKeyEnds finds a key until it is revoked or expires. Contract 12.1.
+func TestKeyEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored, lookUp := newFakeKeys(t)
+		wants := func(text string, want error) {
+			t.Helper()
+			found, err := lookUp(text)
+			must.Hold(t, errors.Is(err, want) && (err != nil || found.customerID == 7), "%+v, %v, want %v", found, err, want)
+		}
+		text := stored.add(1, nil)
+		wants(text, nil)
+		stored.remove(text)
+		wants(text, errToken)
+		brief := stored.add(2, new(time.Now().Add(2*time.Second)))
+		wants(brief, nil)
+		time.Sleep(2 * time.Second)
+		wants(brief, errToken)
+		wants("cold_", errToken)
+		stored.err = errors.New("the database is away")
+		wants(stored.add(3, nil), stored.err)
+	})
+}
+
+// TestKeyGuesses has somebody try many keys: they are looked up together. Contract 12.1.
+func TestKeyGuesses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored, lookUp := newFakeKeys(t)
+		const guesses = 3 * maxLookups
+		var all sync.WaitGroup
+		for range guesses {
+			all.Go(func() {
+				guess, _, _ := NewKey()
+				must.Fail(t, "a guess", must.Err(lookUp(guess)), errToken)
+			})
+		}
+		all.Wait()
+		most := guesses/maxLookups + 2
+		must.Hold(t, stored.queries <= most, "%d queries for %d guesses, want %d at most", stored.queries, guesses, most)
+	})
+}
+
+// TestKeyUse records a use once a minute, and lets requests on if it cannot. Contract 12.1.
+func TestKeyUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored, lookUp := newFakeKeys(t)
+		text := stored.add(1, nil)
+		expired := stored.add(2, new(time.Now()))
+		for second := range 150 {
+			if _, err := lookUp(text); err != nil {
+				t.Fatal(second, err)
+			}
+			_, _ = lookUp(expired)
+			time.Sleep(time.Second)
+		}
+		must.Equal(t, "recorded in 150 s", "[1 1 1]", fmt.Sprint(stored.recorded))
+		stored.readOnly = errors.New("the database is read-only")
+		time.Sleep(time.Minute)
+		must.Get(lookUp(text))(t)
 	})
 }

@@ -20,18 +20,14 @@ func TestIsPlainAddress(t *testing.T) {
 	for _, good := range []string{
 		"a@example.com", "first.last@sub.example.org", "plus+tag@example.com", "o'hara@example.ie", "x_y-z@example.co.uk", "ü@example.com", "1@2.de",
 	} {
-		if !isPlainAddress(good) {
-			t.Errorf("%q is refused", good)
-		}
+		must.Hold(t, isPlainAddress(good), "%q is refused", good)
 	}
 	for _, bad := range []string{
 		"", "a", "@", "a@", "@example.com", "a@example", "a@@example.com", "a b@example.com", "a@exa mple.com", "A <a@example.com>", "<a@example.com>",
 		`"a b"@example.com`, "a@[127.0.0.1]", "a@example.com, b@example.com", "a@example.com\n", "a\x00@example.com", "a@example.com (comment)",
 		"a@.com", "a@example..com", ".a@example.com", "a@example.com.", "a@-.", strings.Repeat("@", 50),
 	} {
-		if isPlainAddress(bad) {
-			t.Errorf("%q is taken for an address", bad)
-		}
+		must.Hold(t, !isPlainAddress(bad), "%q is taken for an address", bad)
 	}
 }
 
@@ -105,9 +101,8 @@ func TestTimestamp(t *testing.T) {
 		"9999-12-31T23:59:59Z":           time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	} {
 		got, local, err := parseTimestamp(text)
-		if offset := regexp.MustCompile(`Z|[-+]\d\d:\d\d$`).MatchString(text); err != nil || !got.Equal(want) || local == offset {
-			t.Errorf("%q: %v, local %t, %v, want %v", text, got, local, err, want)
-		}
+		must.Hold(t, err == nil && got.Equal(want) && local != regexp.MustCompile(`Z|[-+]\d\d:\d\d$`).MatchString(text),
+			"%q: %v, local %t, %v, want %v", text, got, local, err, want)
 	}
 	for _, text := range []string{
 		"", "yesterday", "1772366400", "2026-13-01", "2026-02-30T00:00:00Z", "2026-03-01T25:00:00Z", "2026-03-01T12:00:00Zjunk",
@@ -115,9 +110,8 @@ func TestTimestamp(t *testing.T) {
 		"2026-03-01 12:00:00Z", "2026-03-01t12:00:00z", "2026-03-01T12:00:00+0100", "2026-03-01T12:00:00+01", "2026-03-01T13:00:00 01:00",
 		"9999-12-31T23:59:59-12:00", "2026-03-01T12:00:00+24:00", "2026-03-01T12:00:00-24:00", "0000-01-01T00:00:00+14:00", "2026-03-01ZT00:00:00Z",
 	} {
-		if got, _, err := parseTimestamp(text); err == nil {
-			t.Errorf("%q is taken for %v", text, got)
-		}
+		got, _, err := parseTimestamp(text)
+		must.Hold(t, err != nil, "%q is taken for %v", text, got)
 	}
 }
 
@@ -133,8 +127,7 @@ func FuzzTimestamp(f *testing.F) {
 			t.Fatalf("%q is taken, and cannot be answered: %v", text, err)
 		}
 		var again Timestamp
-		if err := json.Unmarshal(encoded, &again); err != nil || !again.Equal(parsed) {
-			t.Errorf("%q reads as %v, which reads as %v (%v)", text, parsed, again, err)
-		}
+		err = json.Unmarshal(encoded, &again)
+		must.Hold(t, err == nil && again.Equal(parsed), "%q reads as %v, which reads as %v (%v)", text, parsed, again, err)
 	})
 }

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// model is the truth: what accounts have, which readings were stored of what was sent, and
-// what follows. Its methods are the effects of commands; its lines, in expected_test.go,
-// are what the API must answer.
+// model is the truth: what accounts have, which readings were stored of what was sent, and what follows. Its methods
+// are the effects of commands; its lines, in expected_test.go, are what the API must answer.
 type model struct {
 	now      time.Time
 	accounts []*account
@@ -116,12 +115,11 @@ type take struct {
 }
 
 type person struct {
-	id      int64
-	email   string
-	role    string
-	removed bool
-	token   string
-	since   time.Time
+	id          int64
+	email, role string
+	removed     bool
+	token       string
+	since       time.Time
 }
 
 type key struct {
@@ -327,8 +325,7 @@ func (m *model) store(r reading) {
 	m.blurEarly(r)
 }
 
-// blurEarly: what is from before a rule or its place is not judged by the rules of now, unless it is
-// judged now.
+// blurEarly: what is from before a rule or its place is not judged by the rules of now, unless it is judged now.
 func (m *model) blurEarly(r reading) {
 	if a, of := m.visible(r.stream, r.at); a != nil && m.early(a, of, r) {
 		a.blurred[r.node] = true

@@ -45,15 +45,14 @@ func peopleVerbs() map[string]verb {
 }
 
 type incidentAnswer struct {
-	ID         int64
-	RoomID     int64  `json:"room_id"`
-	RoomName   string `json:"room_name"`
-	Cause      string
-	State      string
-	Breaking   bool
-	Start      time.Time  `json:"start_time"`
-	End        *time.Time `json:"end_time"`
-	Excursions int
+	ID           int64
+	RoomID       int64  `json:"room_id"`
+	RoomName     string `json:"room_name"`
+	Cause, State string
+	Breaking     bool
+	Start        time.Time  `json:"start_time"`
+	End          *time.Time `json:"end_time"`
+	Excursions   int
 }
 
 // act takes an incident that lasts, or gives it back.
@@ -122,8 +121,7 @@ func (m *model) lasting(a *account, room int64, cause string) (incident, bool) {
 	return incident{}, false
 }
 
-// parts are the excursions of an incident and how bad they are. While they stay as they are,
-// it does not call again.
+// parts are the excursions of an incident and how bad they are. While they stay as they are, it does not call again.
 func (m *model) parts(a *account, room int64, cause string) string {
 	var parts []string
 	for _, e := range m.all(a) {
@@ -292,9 +290,8 @@ func (w *world) use(a *account, n []int) {
 	}
 }
 
-// together has a node send a burst and delivers everything at once, each message to both
-// instances and to both functions, as copies may be. What comes of it is what comes of one
-// after the other.
+// together has a node send a burst and delivers everything at once, each message to both instances and to both
+// functions, as copies may be. What comes of it is what comes of one after the other.
 func (w *world) together(n []int) {
 	for k := range 3 {
 		w.send([]int{n[0], n[1], n[0] + n[1] + k, 0, 0})

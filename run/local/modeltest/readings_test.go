@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 )
 
@@ -88,8 +89,7 @@ func (w *world) pendingData(done func(*sentData) bool) (pending []*sentData) {
 
 func ingested(d *sentData) bool { return d.ingested }
 
-// detectable: the first signed reading of an open sensor is ingested first, as detect signs it
-// only when it judges it.
+// detectable: the first signed reading of an open sensor is ingested first, as detect signs it only when it judges it.
 func (w *world) detectable(d *sentData) bool {
 	return !d.detected && (d.ingested || d.reading.channel == 0)
 }
@@ -166,17 +166,13 @@ func (w *world) ingest(d *sentData, at int) {
 	switch {
 	case push.IsPermanent(err):
 		d.ingested = true
-		if w.model.ingest(d.reading) {
-			w.tb.Errorf("ingest refuses %s of %s: %v", d.reading.id, d.reading.node, err)
-		}
+		must.Hold(w.tb, !w.model.ingest(d.reading), "ingest refuses %s of %s: %v", d.reading.id, d.reading.node, err)
 	case err != nil && len(w.away) == 0:
 		w.tb.Errorf("ingest: %v", err)
 	case err != nil && !w.away["states"]: // the transaction is not committed
 	default:
 		d.ingested = d.ingested || err == nil
-		if !w.model.ingest(d.reading) {
-			w.tb.Errorf("ingest takes %s of %s", d.reading.id, d.reading.node)
-		}
+		must.Hold(w.tb, w.model.ingest(d.reading), "ingest takes %s of %s", d.reading.id, d.reading.node)
 	}
 }
 
@@ -196,9 +192,7 @@ func (w *world) detect(d *sentData, at int) {
 	switch {
 	case push.IsPermanent(err):
 		d.detected = true
-		if !refused {
-			w.tb.Errorf("detect refuses %s of %s: %v", d.reading.id, d.reading.node, err)
-		}
+		must.Hold(w.tb, refused, "detect refuses %s of %s: %v", d.reading.id, d.reading.node, err)
 		return
 	case refused:
 		w.tb.Errorf("detect takes %s of %s", d.reading.id, d.reading.node)
@@ -220,9 +214,8 @@ func (w *world) detect(d *sentData, at int) {
 }
 
 func (w *world) store(e *sentAlert, at int) {
-	if err := deliver(w.instances[at%2].storealert, e.message); err != nil {
-		w.tb.Errorf("storealert: %v", err)
-	}
+	err := deliver(w.instances[at%2].storealert, e.message)
+	must.Hold(w.tb, err == nil, "storealert: %v", err)
 	e.stored = true
 	w.actor, _ = w.model.visible(e.event.reading.stream, e.event.reading.at)
 	w.model.storeAlert(e.event)
@@ -258,14 +251,12 @@ func (w *world) probe(at int) {
 	m := push.Message{ID: "probe", Data: []byte(`{"message_id":"p","node_id":"coldaisle.probe","temperature":1,"humidity":1}`), PublishTime: w.clock.Now()}
 	w.published = nil
 	for _, to := range []step{w.instances[at%2].ingest, w.instances[at%2].detect} {
-		if err := deliver(to, m); err != nil {
-			w.tb.Errorf("probe: %v", err)
-		}
+		err := deliver(to, m)
+		must.Hold(w.tb, err == nil, "probe: %v", err)
 	}
 }
 
-// checkSilences: who is silent has sent nothing for five minutes, and nobody became so while
-// the probe was late.
+// checkSilences: who is silent has sent nothing for five minutes, and nobody became so while the probe was late.
 func (w *world) checkSilences(a *account) {
 	for _, e := range decode[[]struct {
 		ID       int64

@@ -12,30 +12,30 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 )
 
 // world executes a script on the system and on the model, and compares.
 type world struct {
 	*system
-	tb        testing.TB
-	model     *model
-	prefix    string // of all names: what other scripts left in caches is not ours
-	tokens    map[*account]session
-	sites     map[*gateway]*site
-	open      *site
-	data      []*sentData // every message of topic data
-	events    []*sentAlert
-	sequence  int
-	commands  int
-	last      string
-	thorough  bool // compare everything after each command
-	setting   bool // compare nothing yet
-	concerned map[string]bool
-	actor     *account // whose answers may have changed
-	probed    time.Time
-	silences  map[int64]bool         // that somebody was told
-	looked    map[*account]time.Time // for silences
+	tb                 testing.TB
+	model              *model
+	prefix             string // of all names: what other scripts left in caches is not ours
+	tokens             map[*account]session
+	sites              map[*gateway]*site
+	open               *site
+	data               []*sentData // every message of topic data
+	events             []*sentAlert
+	sequence, commands int
+	last               string
+	thorough           bool // compare everything after each command
+	setting            bool // compare nothing yet
+	concerned          map[string]bool
+	actor              *account // whose answers may have changed
+	probed             time.Time
+	silences           map[int64]bool         // that somebody was told
+	looked             map[*account]time.Time // for silences
 }
 
 type session struct {
@@ -104,9 +104,7 @@ func (a *account) email() string { return a.name + "@example.com" }
 // expect reports an answer of the API that the model does not give.
 func (w *world) expect(what string, want, got int) bool {
 	w.tb.Helper()
-	if want != got {
-		w.tb.Errorf("%s is answered %d, want %d", what, got, want)
-	}
+	must.Hold(w.tb, want == got, "%s is answered %d, want %d", what, got, want)
 	return want == got
 }
 

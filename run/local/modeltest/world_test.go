@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	edge "coldaisle.dev/edge-gateway/gateway"
@@ -153,23 +153,6 @@ func (t topicRetraining) Publish(_ context.Context, r wire.Retraining) error {
 	})
 }
 
-// noOutbox is a gateway's whose disk takes nothing: a node is told so, and sends again.
-type noOutbox struct{}
-
-func (noOutbox) AppendAll(records []outbox.Record) []error {
-	errs := make([]error, len(records))
-	for i := range errs {
-		errs[i] = errAway
-	}
-	return errs
-}
-func (noOutbox) Next(int) ([]outbox.Message, error)                            { return nil, nil }
-func (noOutbox) Consume([]outbox.Message) error                                { return nil }
-func (noOutbox) Stats() outbox.Stats                                           { return outbox.Stats{} }
-func (noOutbox) Before(outbox.Message, time.Duration) iter.Seq[outbox.Message] { return none }
-func (noOutbox) Since(time.Time) iter.Seq[outbox.Message]                      { return none }
-func none(func(outbox.Message) bool)                                           {}
-
 // site is a gateway, and its publisher: topic data.
 type site struct {
 	*system
@@ -193,7 +176,9 @@ func (g *site) restart() {
 	if g.key != nil {
 		config.Enrolment = g
 	}
-	g.handler = edge.New(config, edge.PublishFunc(g.publish), noOutbox{}, g.clock.Now, logging.Discard())
+	// Its disk takes nothing: a node is told so, and sends again.
+	box := outbox.NewLate(func() (*outbox.Outbox, error) { return nil, errAway }, g.clock.Now)
+	g.handler = edge.New(config, edge.PublishFunc(g.publish), box, g.clock.Now, logging.Discard())
 }
 
 // ID implements [gateway.Enrolment].
@@ -251,9 +236,8 @@ func (s *system) call(token, method, path string, body, into any) int {
 	if into != nil && answer.Code < 300 {
 		must.Do(s.tb, json.Unmarshal(answer.Body.Bytes(), into))
 	}
-	if answer.Code >= 500 && len(s.away) == 0 && !s.sweep.on() {
-		s.tb.Errorf("%s %s: %d %s", method, path, answer.Code, answer.Body)
-	}
+	must.Hold(s.tb, answer.Code < 500 || len(s.away) != 0 || s.sweep.on(),
+		"%s %s: %d %s", method, path, answer.Code, answer.Body)
 	return answer.Code
 }
 
@@ -273,9 +257,8 @@ func (s *system) reset() {
 
 func decode[T any](s *system, token, path string) (answer T) {
 	s.tb.Helper()
-	if code := s.call(token, http.MethodGet, path, nil, &answer); code != http.StatusOK {
-		s.tb.Errorf("GET %s: %d", path, code)
-	}
+	code := s.call(token, http.MethodGet, path, nil, &answer)
+	must.Hold(s.tb, code == http.StatusOK, "GET %s: %d", path, code)
 	return answer
 }
 
@@ -298,4 +281,58 @@ func (t timeSeries) Insert(ctx context.Context, tx *store.DB, rows []reads.Readi
 // Judge implements [detect.Judge].
 func (j judge) Judge(ctx context.Context, judged incidents.Judged) error {
 	return j.part("judge", func() error { return j.Stores.Judge(ctx, judged) })
+}
+
+// testClock is the time of a test and of its database: now() and clock_timestamp() return it in every statement,
+// trigger, view and default of the schema. It stands still until the test moves it.
+type testClock struct {
+	mu   sync.Mutex
+	at   time.Time // UTC, whole microseconds
+	pool *pgxpool.Pool
+}
+
+// newClocked returns a pool of connections to a new, migrated database whose time is that of a clock, which starts at
+// the given time. It takes a second, because the schema is created under that clock: share it between cases.
+func newClocked(tb testing.TB, at time.Time) (*pgxpool.Pool, *testClock) {
+	tb.Helper()
+	server := pgtest.New(tb) // only its server is used, and its name
+	config := server.Config()
+	config.ConnConfig.Database += "_clocked"
+	clocked := config.ConnConfig.Database
+	must.Get(server.Exec(tb.Context(), "CREATE DATABASE "+clocked+" TEMPLATE template0"))(tb)
+	tb.Cleanup(func() {
+		must.Get(server.Exec(context.WithoutCancel(tb.Context()), "DROP DATABASE "+clocked+" WITH (FORCE)"))(tb)
+	})
+	// Schema public comes before PostgreSQL's own, and so do its functions.
+	must.Get(server.Exec(tb.Context(), "ALTER DATABASE "+clocked+" SET search_path = public, pg_catalog"))(tb)
+	pool := must.Get(pgxpool.NewWithConfig(tb.Context(), config))(tb)
+	tb.Cleanup(pool.Close)
+	_, err := pool.Exec(tb.Context(), `
+		CREATE TABLE test_clock (at TIMESTAMPTZ NOT NULL);
+		INSERT INTO test_clock VALUES ('2000-01-01');
+		CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE plpgsql STABLE SECURITY DEFINER AS
+		    'BEGIN RETURN (SELECT at FROM public.test_clock); END';
+		CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS
+		    'BEGIN RETURN (SELECT at FROM public.test_clock); END';`, pgx.QueryExecModeSimpleProtocol)
+	must.Do(tb, err)
+	c := &testClock{pool: pool}
+	c.Set(tb, at)
+	must.Do(tb, store.Migrate(tb.Context(), pool))
+	return pool, c
+}
+
+// Now returns the time.
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Set moves the clock, forwards or back.
+func (c *testClock) Set(tb testing.TB, at time.Time) {
+	tb.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at.UTC().Truncate(time.Microsecond)
+	must.Get(c.pool.Exec(context.Background(), `UPDATE test_clock SET at = $1`, c.at))(tb)
 }

@@ -25,8 +25,7 @@ func (afterQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (f afterQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) { f() }
 
-// TestNothingIsDeliveredAfterRun has Run end while a reader of the table has rows that it
-// has not looked at.
+// TestNothingIsDeliveredAfterRun has Run end while a reader of the table has rows that it has not looked at.
 func TestNothingIsDeliveredAfterRun(t *testing.T) {
 	t.Parallel()
 	q := must.Get(Open(t.Context(), Config{DatabaseURL: pgtest.URL(t), Project: "test", Clock: time.Now, Log: logging.Discard()}))(t)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -192,9 +194,8 @@ func TestMessageReachesEveryFunctionOfItsTopic(t *testing.T) {
 		}
 		slices.SortFunc(got, func(a, b push.Message) int { return cmp.Compare(string(a.Data), string(b.Data)) })
 		first := got[0]
-		if first.PublishTime.Before(before) || time.Now().Before(first.PublishTime) {
-			t.Errorf("%s: published %s", function, first.PublishTime)
-		}
+		must.Hold(t, !first.PublishTime.Before(before) && !time.Now().Before(first.PublishTime),
+			"%s: published %s", function, first.PublishTime)
 		first.PublishTime = time.Time{}
 		want := push.Message{
 			ID: ids[0], Data: []byte("reading 000000"), Attributes: map[string]string{"node_id": "n1"},
@@ -239,9 +240,7 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 	}
 	m := dead[0].GetMessage()
 	published, err := time.Parse(time.RFC3339Nano, m.GetAttributes()[push.ForwardedPublishTime])
-	if err != nil || time.Since(published) > time.Hour {
-		t.Errorf("publish time %s, %v", published, err)
-	}
+	must.Hold(t, err == nil && time.Since(published) <= time.Hour, "publish time %s, %v", published, err)
 	want := map[string]string{
 		"node_id": "n1", push.ForwardedDeliveryCount: "100", push.ForwardedSubscription: queue.SubscriptionName(project, "ingest"),
 		push.ForwardedPublishTime: m.GetAttributes()[push.ForwardedPublishTime],
@@ -260,8 +259,7 @@ func TestFunctionMayDeadLetterByItself(t *testing.T) {
 	must.Equal(t, "counts", queue.Counts{DeadLettered: 1}, w.Counts())
 }
 
-// TestAcknowledgementsSurviveARestart has one function that handles, one that fails, and
-// one that is not there.
+// TestAcknowledgementsSurviveARestart has one function that handles, one that fails, and one that is not there.
 func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
@@ -278,9 +276,8 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	again.drain(t)
 	must.Equal(t, "ingest messages a second time", 0, len(again.of("ingest")))
 	must.Equal(t, "detect", sent, again.data("detect"))
-	if m := again.of("storealert"); len(m) != 1 || m[0].ID != alerts[0] || m[0].DeliveryAttempt != 1 {
-		t.Errorf("storealert got %+v", m)
-	}
+	m := again.of("storealert")
+	must.Hold(t, len(m) == 1 && m[0].ID == alerts[0] && m[0].DeliveryAttempt == 1, "storealert got %+v", m)
 	id := again.publish(t, queue.TopicData, "later")[0]
 	must.Equal(t, "message id "+id+" is used twice", false, slices.Contains(published, id))
 	again.drain(t)
@@ -391,9 +388,8 @@ func TestDeadLettersArePulled(t *testing.T) {
 	forward(599 * time.Second)
 	must.Equal(t, "leased messages are pulled again", 0, len(w.pull(t)))
 	modify(0, first[0].GetAckId())
-	if again := w.pull(t); len(again) != 1 || string(again[0].GetMessage().GetData()) != "one" {
-		t.Errorf("after it was given back: %v", again)
-	}
+	again := w.pull(t)
+	must.Hold(t, len(again) == 1 && string(again[0].GetMessage().GetData()) == "one", "after it was given back: %v", again)
 	forward(time.Minute)
 	must.Equal(t, "pulled after the leases", 2, len(w.pull(t)))
 	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
@@ -419,9 +415,8 @@ func TestQueueOpensBesideABackup(t *testing.T) {
 	must.Get(connection.Exec(t.Context(), `ROLLBACK`))(t)
 }
 
-// TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read:
-// Pull leaves them in the table. An acknowledged message has no lease any more: a row with
-// its id is pulled at once.
+// TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read: Pull leaves them in the
+// table. An acknowledged message has no lease any more: a row with its id is pulled at once.
 func TestLeasedMessagesAreNotRead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
@@ -435,9 +430,8 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 	must.Get(connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.pending`))(t)
 	must.Get(connection.Exec(t.Context(), `UPDATE pubsub.pending SET content = '\xff'`))(t)
 	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "three")
-	if got := w.pull(t); len(got) != 1 || string(got[0].GetMessage().GetData()) != "three" {
-		t.Errorf("beside leased messages: %v", got)
-	}
+	got := w.pull(t)
+	must.Hold(t, len(got) == 1 && string(got[0].GetMessage().GetData()) == "three", "beside leased messages: %v", got)
 	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
 		Subscription: deadLetter(), AckIds: []string{leased[0].GetAckId(), leased[1].GetAckId()},
 	}))
@@ -484,9 +478,8 @@ func TestSecondQueueWaitsForTheFirst(t *testing.T) {
 	open(t, queue.Config{DatabaseURL: database})
 }
 
-// TestAcknowledgementOfOneIsWritten has a function that fails while the other has acknowledged:
-// after a second the row says so, and after the second acknowledgement it is gone, though
-// nothing else happens.
+// TestAcknowledgementOfOneIsWritten has a function that fails while the other has acknowledged: after a second the row
+// says so, and after the second acknowledgement it is gone, though nothing else happens.
 func TestAcknowledgementOfOneIsWritten(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
@@ -508,4 +501,64 @@ func TestAcknowledgementOfOneIsWritten(t *testing.T) {
 	mended.Store(true)
 	must.Eventually(t, "the table is empty", func() bool { return rows(t, connection) == 0 })
 	must.Equal(t, "deliveries to ingest", 3, len(w.of("ingest")))
+}
+
+// TestConnectionsThatANetworkLost are neither closed nor pass anything: messages are acknowledged by
+// another session, although the server still has the one before.
+func TestConnectionsThatANetworkLost(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	address := must.Get(url.Parse(database))(t)
+	var lose func()
+	address.Host, lose = router(t, address.Host)
+	w := open(t, queue.Config{DatabaseURL: address.String()})
+	w.run(t, accept, "ingest", "detect")
+	direct := connect(t, database)
+	acknowledged := func() bool { return rows(t, direct) == 0 }
+	w.publish(t, queue.TopicData, "one")
+	must.Eventually(t, "the first message is acknowledged", acknowledged)
+	lose()
+	must.Eventually(t, "the second message is published", func() bool {
+		_, err := w.tryPublish(t.Context(), queue.TopicData, "two")
+		return err == nil
+	})
+	must.Eventually(t, "the second message is acknowledged", acknowledged)
+}
+
+// router forwards connections to an address. lose makes it forget those that there are.
+func router(t *testing.T, to string) (address string, lose func()) {
+	t.Helper()
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = listener.Close() })
+	var lost atomic.Int64
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := (&net.Dialer{}).DialContext(context.WithoutCancel(t.Context()), "tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+			began := lost.Load()
+			pass := func(from, to net.Conn) {
+				for buffer := make([]byte, 32<<10); ; {
+					n, err := from.Read(buffer)
+					if lost.Load() != began {
+						return // neither side is told
+					}
+					if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+						_, _ = from.Close(), to.Close()
+						return
+					}
+				}
+			}
+			go pass(client, server)
+			go pass(server, client)
+		}
+	}()
+	return listener.Addr().String(), func() { lost.Add(1) }
 }

@@ -47,9 +47,8 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// newborn is how long a node has no hours of its own to be compared with: the first room of
-// make run begins with a failure, and coming back from it is unusual to a node that knows
-// nothing else.
+// newborn is how long a node has no hours of its own to be compared with: the first room of make run begins with a
+// failure, and coming back from it is unusual to a node that knows nothing else.
 const newborn = 2 * time.Hour
 
 // TestDemoDay lets the nodes of make run live for a simulated day, in which the cooling of each
@@ -82,10 +81,9 @@ func roomName(number int) string { return fmt.Sprintf("Server room %d", number+1
 
 // day is a day of the functions, in simulated time.
 type day struct {
-	pool   *pgxpool.Pool
-	tb     testing.TB
-	ingest push.HandleFunc
-	detect push.HandleFunc
+	pool           *pgxpool.Pool
+	tb             testing.TB
+	ingest, detect push.HandleFunc
 
 	mu sync.Mutex // readings are handled one after the other
 }
@@ -193,9 +191,8 @@ func (d *day) deliver(ctx context.Context, node string, data []byte) {
 		ID: time.Now().String(), Data: data, Attributes: map[string]string{wire.NodeIDAttribute: node}, PublishTime: time.Now(), DeliveryAttempt: 1,
 	}
 	for _, handle := range []push.HandleFunc{d.ingest, d.detect} {
-		if err := handle(context.WithoutCancel(ctx), m); err != nil {
-			d.tb.Errorf("%s: %v", node, err)
-		}
+		err := handle(context.WithoutCancel(ctx), m)
+		must.Hold(d.tb, err == nil, "%s: %v", node, err)
 	}
 }
 
@@ -217,8 +214,7 @@ type sownFault struct {
 	fault.Fault
 }
 
-// toldIncident is an incident and those of its transitions that wake people, or after which
-// they may be woken again.
+// toldIncident is an incident and those of its transitions that wake people, or after which they may be woken again.
 type toldIncident struct {
 	Room       string
 	Cause      incident.Cause
@@ -258,9 +254,7 @@ func (d *day) compare(t *testing.T, begin time.Time, sown []sownFault, told []to
 	count, calls := map[string]int{}, 0
 	for _, i := range told {
 		calls += i.Calls
-		if calledAgain(i.Events) {
-			t.Errorf("%s in %s at %s calls twice: %v", i.Cause, i.Room, clock(i.Start), i.Events)
-		}
+		must.Hold(t, !calledAgain(i.Events), "%s in %s at %s calls twice: %v", i.Cause, i.Room, clock(i.Start), i.Events)
 		cells, kind := []string{"none", "", ""}, "of no fault"
 		at := slices.IndexFunc(sown, func(f sownFault) bool { return i.Cause == incident.TooHot && i.of(f) })
 		switch {
@@ -285,13 +279,10 @@ func (d *day) compare(t *testing.T, begin time.Time, sown []sownFault, told []to
 	}
 	for _, f := range sown {
 		of := slices.DeleteFunc(slices.Clone(told), func(i toldIncident) bool { return i.Cause != incident.TooHot || !i.of(f) })
-		if len(of) != 1 || !of[0].Actual || of[0].Calls < 1 || of[0].Calls > 2 {
-			t.Errorf("the cooling of %s failed at %s, of which people are told %+v", f.room, clock(f.Start), of)
-		}
+		must.Hold(t, len(of) == 1 && of[0].Actual && of[0].Calls >= 1 && of[0].Calls <= 2,
+			"the cooling of %s failed at %s, of which people are told %+v", f.room, clock(f.Start), of)
 	}
-	if len(sown) == 0 {
-		t.Error("nothing failed")
-	}
+	must.Hold(t, len(sown) != 0, "nothing failed")
 	_ = table.Flush()
 	t.Logf("\n%s%d faults, %d incidents, %d calls; incidents: %v", &text, len(sown), len(told), calls, count)
 }
@@ -365,4 +356,80 @@ func TestFanOfABMC(t *testing.T) {
 			t.Errorf("told %+v, %+v", told, all)
 		}
 	})
+}
+
+// TestPast starts a demo with a past of hours: the lost cooling of each of two rooms is one incident
+// that is over, by its own time; verdicts have trained a model; another start sends nothing of it again.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	tooltest.Long(t)
+	const lasts = 7 * time.Hour
+	folder, database := t.TempDir(), pgtest.URL(t)
+	begin := func() (*system.System, *user) {
+		t.Helper()
+		s := start(t, func(o *system.Options) {
+			o.DataDir, o.DatabaseURL, o.Nodes, o.Seed, o.History = folder, database, 16, 24, lasts
+		})
+		owner := &user{system.APIUser{Base: s.APIURL}, t}
+		must.Do(t, owner.SignIn(t.Context(), must.Get(s.Demo(t.Context()))(t), ""))
+		return s, owner
+	}
+	s, _ := begin()
+	must.Do(t, s.Stop()) // in the midst of it; the next start goes on
+	began := time.Now()
+	s, owner := begin()
+	shares := []int{-1}
+	for { // as the page asks
+		answer := must.Get(http.Get(s.APIURL))(t) //nolint:bodyclose,noctx // below
+		must.Do(t, answer.Body.Close())
+		told, share := answer.Header.Get("Coldaisle-Past"), 0
+		if told == "" {
+			break
+		}
+		_, err := fmt.Sscanf(told, "Simulated readings of the last 0.292 days are arriving: %d %%.", &share)
+		must.Hold(t, err == nil && share <= 100 && share >= slices.Max(shares), "%q after %d: %v", told, shares, err)
+		shares = append(shares, share)
+		time.Sleep(20 * time.Millisecond)
+	}
+	if slices.Sort(shares); len(slices.Compact(shares)) < 4 {
+		t.Errorf("the past grows by %d", shares)
+	}
+	must.Eventually(t, "models are trained from the past", func() bool {
+		runs := list(t, owner.do("GET", "/api/v1/ml/retraining/history", "", 200))
+		return len(runs) == 1 && field[string](t, runs[0], "status") != "running"
+	})
+	hot := map[string]bool{}
+	for _, i := range list(t, owner.do("GET", "/api/v1/incidents", "", 200)) {
+		at := must.Get(time.Parse(time.RFC3339, field[string](t, i, "start_time")))(t)
+		cause := field[string](t, i, "cause")
+		must.Hold(t, cause == "too_hot" && !hot[field[string](t, i, "room_name")], "%s: %v", cause, i)
+		must.Hold(t, field[string](t, i, "state") == "over" && !at.After(began.Add(-30*time.Minute)),
+			"it is of the past: %v", i)
+		hot[field[string](t, i, "room_name")] = true
+	}
+	must.Equal(t, "rooms that were too hot", map[string]bool{"Server room 1": true, "Server room 2": true}, hot)
+	must.Equal(t, "windows of maintenance", 1, len(list(t, owner.do("GET", "/api/v1/maintenance", "", 200))))
+	host := owner.do("GET", "/api/v1/sensors/sensor/sim-r2-n8", "", 200)
+	must.Equal(t, "a host's name", "Host 1", field[string](t, host, "name"))
+	temperatures := list(t, owner.do("GET", "/api/v1/data/historical/sim-r2-n8?start_time=2020-01-01&end_time=2090-01-01", "", 200))
+	for _, r := range temperatures {
+		if members, _ := r.(map[string]any); len(members) == 0 || members["humidity"] != nil || members["temperature"] == nil {
+			t.Fatalf("a host measures temperature alone: %v", r)
+		}
+	}
+	must.Hold(t, len(temperatures) >= 100, "a host sent %d readings", len(temperatures))
+	past := func(s *system.System) (stored int) {
+		t.Helper()
+		must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE timestamp < $1 AND node_id LIKE 'sim-%'`, began).Scan(&stored))
+		return stored
+	}
+	// Every five minutes, and every half minute of the last hour.
+	stored := past(s)
+	least, most := 16*(6*12+120-2), 16*(6*12+120+2)
+	must.Hold(t, stored >= least && stored <= most, "%d readings of the past, want %d to %d", stored, least, most)
+	must.Do(t, s.Stop())
+	s, _ = begin()
+	must.Eventually(t, "nodes and host measure now", func() bool { return s.Nodes.Stats().Accepted >= 16 })
+	must.Equal(t, "readings that were refused", int64(0), s.Nodes.Stats().Rejected)
+	must.Equal(t, "readings of the past after another start", stored, past(s))
 }

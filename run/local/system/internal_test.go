@@ -48,9 +48,8 @@ func TestAnnouncedGatewayReportsItsName(t *testing.T) {
 		var config gateway.Config
 		s.announce(t.Context(), listener, nil, &config)
 		must.Do(t, s.Stop())
-		if got := config.Discovery != nil && len(config.Checks) == 1 && len(config.Collectors) > 0 && config.NodeRate == 50 && config.AddressRate == 1000; got != announced {
-			t.Errorf("%s: %+v", address, config)
-		}
+		got := config.Discovery != nil && len(config.Checks) == 1 && len(config.Collectors) > 0 && config.NodeRate == 50 && config.AddressRate == 1000
+		must.Hold(t, got == announced, "%s: %+v", address, config)
 	}
 }
 

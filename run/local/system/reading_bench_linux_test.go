@@ -34,14 +34,12 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// BenchmarkReading compares the processor time of a reading, from the node to its row, in the
-// whole local system and on a floor: a handler that answers when the row, and an alert where
-// it is too hot, are on disk by a COMMIT that requests share. Both run one after the other
-// with a PostgreSQL of the same settings. Nodes send from a process of their own, whose time
-// does not count: as fast as they are answered, then 200 and 33 a second, as 1,000 real nodes
-// do, then again as fast as they are answered of 50,000 nodes. A room has 100. Idle is the
-// system without readings. Each case is a fixed number of readings, of 50,000 nodes one or two
-// of each:
+// BenchmarkReading compares the processor time of a reading, from the node to its row, in the whole local system and on
+// a floor: a handler that answers when the row, and an alert where it is too hot, are on disk by a COMMIT that requests
+// share. Both run one after the other with a PostgreSQL of the same settings. Nodes send from a process of their own,
+// whose time does not count: as fast as they are answered, then 200 and 33 a second, as 1,000 real nodes do, then again
+// as fast as they are answered of 50,000 nodes. A room has 100. Idle is the system without readings. Each case is a
+// fixed number of readings, of 50,000 nodes one or two of each:
 //
 //	go test -run '^$' -bench '^BenchmarkReading$' ./run/local/system
 func BenchmarkReading(b *testing.B) {
@@ -80,8 +78,7 @@ func BenchmarkReading(b *testing.B) {
 	})
 }
 
-// load is how many readings come, how many a second, 0 for as many as are answered, and from
-// how many nodes.
+// load is how many readings come, how many a second, 0 for as many as are answered, and from how many nodes.
 type load struct{ readings, rate, nodes int }
 
 // cost is that of a reading.
@@ -198,8 +195,7 @@ func measure(b *testing.B, pool *pgxpool.Pool, gateway string, l load, drain fun
 	send(b, gateway, load{max(200, l.nodes), 0, l.nodes}) // connections, plans and caches
 	drain()
 	type database struct {
-		wal     float64
-		commits float64
+		wal, commits float64
 	}
 	read := func() (d database) {
 		// A session reports its commits once it has been idle for a second.
@@ -223,8 +219,7 @@ func measure(b *testing.B, pool *pgxpool.Pool, gateway string, l load, drain fun
 	return c
 }
 
-// send runs [TestSendReadings] in a process of its own and returns the median time of an
-// answer, in milliseconds.
+// send runs [TestSendReadings] in a process of its own and returns the median time of an answer, in milliseconds.
 func send(b *testing.B, gateway string, l load) float64 {
 	b.Helper()
 	command := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestSendReadings$", "-test.v") //nolint:gosec // this program
@@ -292,8 +287,7 @@ func postReading(ctx context.Context, client *http.Client, gateway string, n, no
 	return nil
 }
 
-// usedByPostgreSQL is the processor time of a server and of its processes, those that
-// have ended included.
+// usedByPostgreSQL is the processor time of a server and of its processes, those that have ended included.
 func usedByPostgreSQL(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
 	var folder string

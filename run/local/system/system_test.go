@@ -5,23 +5,35 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/api/option"
 
 	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -30,8 +42,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // on a busy machine, hashing at the API's own cost takes longer than a request may.
 const passwordCost = 4
 
-// patience is how long a test waits for what has to come: only a hang takes
-// longer, whatever else the machine does.
+// patience is how long a test waits for what has to come: only a hang takes longer, whatever else the machine does.
 const patience = 3 * time.Minute
 
 func start(t *testing.T, change func(*system.Options)) *system.System {
@@ -193,8 +204,7 @@ func TestPipelineEndToEnd(t *testing.T) {
 	must.Equal(t, "the old owner has alerts", 2, len(list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK))))
 }
 
-// TestOneTraceFromTheNodeToTheStoredAlert follows the trace of a node's request
-// through both topics.
+// TestOneTraceFromTheNodeToTheStoredAlert follows the trace of a node's request through both topics.
 func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -236,4 +246,182 @@ func TestPortInUseIsReported(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--api-port") || !strings.Contains(err.Error(), strconv.Itoa(port)) {
 		t.Errorf("error %v, want one that names the port and the flag", err)
 	}
+}
+
+// These tests take servers in place of the embedded ones. That of DATABASE_URL is in
+// all tests of this package but TestEndOfPostgreSQLEndsTheSystem.
+
+func TestEnvironmentNamesTheServers(t *testing.T) {
+	t.Parallel()
+	o := must.Get(config.Load[system.Options]([]string{
+		"DATABASE_URL=postgres://db", "PUBSUB_EMULATOR_HOST=localhost:1", "STORAGE_EMULATOR_HOST=localhost:2",
+		"BIGQUERY_EMULATOR_HOST=localhost:3", "BIGQUERY_STORAGE_EMULATOR_HOST=localhost:4",
+	}))(t)
+	got := []string{o.DatabaseURL, o.PubSubEmulator, o.StorageEmulator, o.BigQuery.Emulator, o.BigQuery.StorageEmulator, o.BigQuery.Dataset}
+	must.Equal(t, "", []string{"postgres://db", "localhost:1", "localhost:2", "localhost:3", "localhost:4", "sensor_data"}, got)
+}
+
+// TestEmulatorHasTheTopology: gcloud's emulator takes the settings and pushes by them.
+func TestEmulatorHasTheTopology(t *testing.T) {
+	t.Parallel()
+	_, connection := pubsubtest.Emulator(t)
+	client := must.Get(pubsub.NewClient(t.Context(), system.Project, option.WithGRPCConn(connection)))(t)
+	var detect, ingest atomic.Int64
+	functions := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/ingest":
+			ingest.Add(1)
+		case r.URL.Path == "/detect" && detect.Add(1) == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(functions.Close)
+	for range 2 { // the second finds what the first has made
+		must.Do(t, system.EnsureTopology(t.Context(), client, system.Project, func(function string) string { return functions.URL + "/" + function },
+			queue.Policy{MinBackoff: 100 * time.Millisecond}))
+	}
+	must.Get(client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+		Topic: queue.TopicName(system.Project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte("reading")}},
+	}))(t)
+	must.Eventually(t, "ingest has the message, and detect the refused one again", func() bool { return detect.Load() >= 2 && ingest.Load() >= 1 })
+}
+
+// TestModelsInAnObjectStorageOfAnother trains twice over: the bucket is made at the
+// first start, and found at the second.
+func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
+	t.Parallel()
+	tooltest.Long(t)
+	objects := must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0}))(t)
+	t.Cleanup(objects.Stop)
+	address := strings.TrimPrefix(objects.URL(), "http://") // as the library takes it, too
+	use := func(o *system.Options) {
+		o.StorageEmulator, o.ModelRefreshInterval, o.Questions = address, 50*time.Millisecond, 1_000_000
+	}
+	s := start(t, use)
+	owner := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	l := &learner{System: s, t: t, api: owner}
+	l.begin(600, 40, "rack-1")
+	stored, err := objects.ListObjectsWithOptionsPaginated(system.ModelBucket, fakestorage.ListOptions{})
+	must.Hold(t, err == nil && len(stored.Objects) >= 3,
+		"%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
+	again := start(t, use)
+	live := must.Get(again.Models.Manifest(t.Context(), owner.ID))(t)
+	must.Equal(t, "the next system finds the models", true, live.Detector != "")
+}
+
+// bigQueryEmulator runs goccy's emulator, empty, until the test ends. The test is
+// skipped where none is installed; docs/CONTRIBUTING.md says how.
+func bigQueryEmulator(t *testing.T) bqreadings.Config {
+	t.Helper()
+	program, err := exec.LookPath("bigquery-emulator")
+	if err != nil {
+		tooltest.Skip(t, "bigquery-emulator is not installed")
+	}
+	c := config.Defaults[bqreadings.Config]()
+	queries, appends := strconv.Itoa(tooltest.FreePort(t)), strconv.Itoa(tooltest.FreePort(t))
+	c.Emulator, c.StorageEmulator = net.JoinHostPort("127.0.0.1", queries), net.JoinHostPort("127.0.0.1", appends)
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--project="+system.Project, "--port="+queries, "--grpc-port="+appends)
+	command.Stderr = os.Stderr
+	must.Do(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	for _, address := range []string{c.Emulator, c.StorageEmulator} {
+		must.Eventually(t, "the emulator listens at "+address, func() bool {
+			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if err == nil {
+				_ = connection.Close()
+			}
+			return err == nil
+		})
+	}
+	return c
+}
+
+// TestReadingsInTheBigQueryEmulator begins with an emulator that has no table.
+func TestReadingsInTheBigQueryEmulator(t *testing.T) {
+	t.Parallel()
+	emulator := bigQueryEmulator(t)
+	s := start(t, func(o *system.Options) { o.BigQuery = emulator })
+	owner := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	node := nodeAt(t, s)
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":24.5,"humidity":41}`, http.StatusOK)
+	drain(t, s)
+	history := list(t, owner.do(http.MethodGet, "/api/v1/data/historical/rack-1?start_time=2020-01-01&end_time=2090-01-01", "", http.StatusOK))
+	must.Hold(t, len(history) == 1 && field[float64](t, history[0], "temperature") == 24.5, "history %v", history)
+	// PostgreSQL has the days that charts read, and what the status counts.
+	must.Contain(t, "status", must.Get(s.Status(t.Context(), time.Time{}))(t), "stored 1 ")
+}
+
+// TestEnrolledGateway starts the local system with its gateway enrolled to the demo customer, twice over one folder and
+// database: a reading is in the customer's own channel, and the gateway stays the same until it is revoked.
+func TestEnrolledGateway(t *testing.T) {
+	t.Parallel()
+	folder, database := t.TempDir(), pgtest.URL(t)
+	begin := func(enrol bool) (*system.System, *user) {
+		t.Helper()
+		s := start(t, func(o *system.Options) { o.DataDir, o.DatabaseURL, o.Enrol = folder, database, enrol })
+		credentials := must.Get(s.Demo(t.Context()))(t)
+		owner := &user{system.APIUser{Base: s.APIURL}, t}
+		must.Do(t, owner.SignIn(t.Context(), credentials, ""))
+		return s, owner
+	}
+	// send has a node measure, and returns the channel in which the reading is stored.
+	send := func(s *system.System, node string) (channel int64) {
+		t.Helper()
+		nodeAt(t, s).do(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"m1","node_id":%q,"temperature":21,"humidity":40}`, node), 200)
+		must.Eventually(t, "the reading of "+node+" is stored", func() bool {
+			return s.Pool.QueryRow(t.Context(), `SELECT customer_id FROM sensor_data.readings WHERE node_id = $1`, node).Scan(&channel) == nil
+		})
+		return channel
+	}
+	gateways := func(owner *user) []any {
+		t.Helper()
+		return list(t, owner.do(http.MethodGet, "/api/v1/gateways", "", 200))
+	}
+	first, owner := begin(true)
+	demo := owner.ID
+	must.Equal(t, "the reading is in channel", demo, send(first, "signed-1"))
+	all := gateways(owner)
+	if len(all) != 1 || field[string](t, all[0], "version") != "local" {
+		t.Fatalf("gateways %v", all)
+	}
+	must.Do(t, first.Stop())
+
+	again, owner := begin(true)
+	if same := gateways(owner); len(same) != 1 || field[string](t, same[0], "id") != field[string](t, all[0], "id") {
+		t.Errorf("after a restart: %v, before %v", same, all)
+	}
+	must.Equal(t, "after a restart the reading is in channel", demo, send(again, "signed-2"))
+	owner.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
+	must.Do(t, again.Stop())
+	told, _ := begin(true) // of the revocation, by its first status
+	must.Do(t, told.Stop())
+
+	anew, owner := begin(true)
+	must.Equal(t, "gateways after a revocation", 2, len(gateways(owner)))
+	must.Equal(t, "after a revocation the reading is in channel", demo, send(anew, "signed-3"))
+	must.Do(t, anew.Stop())
+	open, _ := begin(false)
+	must.Equal(t, "without --enrol the reading is in channel", int64(0), send(open, "open-1"))
+}
+
+// TestDemoCustomerChangesThePassword starts again, enrolled, over data whose demo customer has
+// another password than the first start made.
+func TestDemoCustomerChangesThePassword(t *testing.T) {
+	t.Parallel()
+	folder, database := t.TempDir(), pgtest.URL(t)
+	begin := func() *system.System {
+		return start(t, func(o *system.Options) { o.DataDir, o.DatabaseURL, o.Enrol = folder, database, true })
+	}
+	first := begin()
+	owner := &user{system.APIUser{Base: first.APIURL}, t}
+	must.Do(t, owner.SignIn(t.Context(), must.Get(first.Demo(t.Context()))(t), ""))
+	owner.do(http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", owner.ID), `{"password":"My0wnPassword"}`, 200)
+	must.Do(t, first.Stop())
+
+	must.Equal(t, "credentials to show", system.Credentials{}, must.Get(begin().Demo(t.Context()))(t))
 }

@@ -19,9 +19,7 @@ func TestPageIsUpToDate(t *testing.T) {
 
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
-	if math.Abs(got-want) > 0.01*math.Max(1, want) {
-		t.Errorf("%s: %g, want about %g", what, got, want)
-	}
+	must.Hold(t, math.Abs(got-want) <= 0.01*math.Max(1, want), "%s: %g, want about %g", what, got, want)
 }
 
 // TestModel holds the formulas to figures worked out by hand.
@@ -36,9 +34,8 @@ func TestModel(t *testing.T) {
 	near(t, "least scan", scannedBytes(1)/mib, 10)
 	near(t, "scan of a partition that is one block", scannedBytes(100*mib)/mib, 100)
 	near(t, "scan of one node of many blocks", scannedBytes(1000*block)/block, 1)
-	if message, err := messageBytes(); err != nil || message > 2.5*kib {
-		t.Errorf("a message is %g bytes, %v", message, err)
-	}
+	message, err := messageBytes()
+	must.Hold(t, err == nil && message <= 2.5*kib, "a message is %g bytes, %v", message, err)
 }
 
 // TestIntervalsAreThoseOfTheCode holds the assumptions to the code that polls. The requests
@@ -50,8 +47,7 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	must.Equal(t, "the page says "+line, true, strings.Contains(string(source), line))
 }
 
-// TestBudgetFollows holds the defaults of terraform's monthly_budget to the costs of 10 and of
-// 1,000 nodes.
+// TestBudgetFollows holds the defaults of terraform's monthly_budget to the costs of 10 and of 1,000 nodes.
 func TestBudgetFollows(t *testing.T) {
 	t.Parallel()
 	sizes := string(must.Get(os.ReadFile("../../../terraform/size.tf"))(t))

@@ -42,8 +42,7 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // second is the moment of an attempt: each takes a second.
 func second(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
 
-// TestLedger sends one reading of 60 °C and 40 %, gets the given answers, and
-// finds it stored at the given times.
+// TestLedger sends one reading of 60 °C and 40 %, gets the given answers, and finds it stored at the given times.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	once := ledger.Totals{Sent: 1, Answered: 1, Stored: 1, Alerted: 1}

@@ -41,9 +41,8 @@ func TestCommands(t *testing.T) {
 	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
 	sown, given := said(t, simulate...), said(t, append(simulate, "-with", in("faults.csv"))...)
 	for name, text := range map[string]string{"sown": sown, "given": given} {
-		if rows := strings.Split(strings.TrimSpace(text), "\n"); len(rows) != 10001 || !strings.Contains(text, ",1,room") {
-			t.Errorf("%s: %d rows", name, len(rows))
-		}
+		rows := strings.Split(strings.TrimSpace(text), "\n")
+		must.Hold(t, len(rows) == 10001 && strings.Contains(text, ",1,room"), "%s: %d rows", name, len(rows))
 	}
 	must.Equal(t, "the faults of a file are those that are sown", false, sown == given)
 	labelled := regexp.MustCompile(`node[1-4],2026-03-02T05:00:\S*,1,room1`).FindAllString(given, -1)
@@ -93,8 +92,7 @@ func TestEvaluateOddSeries(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "hourly.csv")
 	must.Do(t, os.WriteFile(file, []byte(hourly.String()), 0o600))
-	got := said(t, "evaluate", file)
-	must.Contain(t, "the evaluation", got, "the forest judges it as if it sent every 30s",
+	must.Contain(t, "the evaluation", said(t, "evaluate", file), "the forest judges it as if it sent every 30s",
 		"450 rows without a temperature, impossible, or of an instant twice",
 		"ROC AUC of the score         not measured", "nobody knows what happened within 20 s")
 	must.Equal(t, "nothing is evaluated", false, run([]string{"evaluate"}, &bytes.Buffer{}, noon) == nil)
@@ -141,9 +139,8 @@ func TestEvaluateLabels(t *testing.T) {
 			}
 			must.Do(t, os.WriteFile(file, []byte(b.String()), 0o600))
 			got := said(t, "evaluate", file)
-			if !strings.Contains(got, c.want) || strings.Contains(got, c.none) {
-				t.Errorf("%q is missing or %q is there in\n%s", c.want, c.none, got)
-			}
+			must.Hold(t, strings.Contains(got, c.want) && !strings.Contains(got, c.none),
+				"%q is missing or %q is there in\n%s", c.want, c.none, got)
 		})
 	}
 }

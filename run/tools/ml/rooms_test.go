@@ -26,8 +26,7 @@ type statistic struct {
 	low, high float64
 }
 
-// described are the statistics, as describe returns them. TestLaboratory computes the ranges anew
-// where the file is.
+// described are the statistics, as describe returns them. TestLaboratory computes the ranges anew where the file is.
 func described() []statistic {
 	return []statistic{
 		{"|change| in 1 min, q90", 0.039, 0.069},
@@ -268,16 +267,13 @@ func TestLaboratory(t *testing.T) {
 		}
 		got, machine := column(rooms, .5), column(machines, .5)
 		t.Logf("%-52s real %6.3f to %6.3f  laboratory %6.3f  machine rooms %6.3f", want.name, want.low, want.high, got, machine)
-		if !(got >= want.low && got <= want.high) {
-			t.Errorf("%s: %.3f, of real rooms %.3f to %.3f", want.name, got, want.low, want.high)
-		}
+		must.Hold(t, got >= want.low && got <= want.high,
+			"%s: %.3f, of real rooms %.3f to %.3f", want.name, got, want.low, want.high)
 		if !(machine >= want.low && machine <= want.high) {
 			outside++
 		}
 	}
-	if outside < 10 {
-		t.Errorf("machine rooms differ from a laboratory by %d statistics alone", outside)
-	}
+	must.Hold(t, outside >= 10, "machine rooms differ from a laboratory by %d statistics alone", outside)
 	t.Run("ranges", func(t *testing.T) {
 		t.Parallel()
 		real := byRoom(recorded(t), trial.Tuning)
@@ -286,9 +282,8 @@ func TestLaboratory(t *testing.T) {
 			for _, room := range real {
 				low, high = min(low, room[s]), max(high, room[s])
 			}
-			if got := fmt.Sprintf("%.3f, %.3f", low, high); got != fmt.Sprintf("%.3f, %.3f", want.low, want.high) {
-				t.Errorf("{%q, %s},", want.name, got)
-			}
+			got := fmt.Sprintf("%.3f, %.3f", low, high)
+			must.Hold(t, got == fmt.Sprintf("%.3f, %.3f", want.low, want.high), "{%q, %s},", want.name, got)
 		}
 	})
 }

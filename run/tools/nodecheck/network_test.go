@@ -1,17 +1,24 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // silent is a listener that takes no connection: its queue is full, so that one more hangs
@@ -20,8 +27,7 @@ func silent(t *testing.T) string {
 	t.Helper()
 	listener := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	t.Cleanup(func() { _ = listener.Close() })
-	raw := must.Get(listener.SyscallConn())(t)
-	must.Do(t, raw.Control(func(fd uintptr) { _ = syscall.Listen(int(fd), 0) }))
+	must.Do(t, must.Get(listener.SyscallConn())(t).Control(func(fd uintptr) { _ = syscall.Listen(int(fd), 0) }))
 	address := listener.Addr().String()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -54,11 +60,10 @@ func accepting(t *testing.T, serve func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// TestNodeFeedsItsWatchdog gives an ESP8266's node, whose watchdog bites after 1.6 s, what
-// takes longer. It must go on measuring, and never ask DNS, which would stop it for 7 to 14 s:
-// MicroPython's lwip_getaddrinfo (extmod/modlwip.c) is "while (state.status == 0) {
-// poll_sockets(); }". Of settimeout docs/library/socket.rst says "Not every MicroPython port
-// supports this method. A more portable and generic solution is to use select.poll object".
+// TestNodeFeedsItsWatchdog gives an ESP8266's node, whose watchdog bites after 1.6 s, what takes longer. It must go on
+// measuring, and never ask DNS, which would stop it for 7 to 14 s: MicroPython's lwip_getaddrinfo (extmod/modlwip.c) is
+// "while (state.status == 0) { poll_sockets(); }". Of settimeout docs/library/socket.rst says "Not every MicroPython
+// port supports this method. A more portable and generic solution is to use select.poll object".
 func TestNodeFeedsItsWatchdog(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(t *testing.T) string{
@@ -97,9 +102,8 @@ func TestNodeFeedsItsWatchdog(t *testing.T) {
 				return hardware(question)
 			}, gatewayAt(at(t)), "PLATFORM=esp8266", "NETWORK=20", new(names).serve(t))
 			// Six registrations may take 14 s each; then a reading each 30 s.
-			if measured < 3 || !strings.Contains(console, "esp8266-a4cf1203b1c8") {
-				t.Errorf("measured %d times in 4 minutes\n%s", measured, console)
-			}
+			must.Hold(t, measured >= 3 && strings.Contains(console, "esp8266-a4cf1203b1c8"),
+				"measured %d times in 4 minutes\n%s", measured, console)
 		})
 	}
 }
@@ -133,9 +137,8 @@ func TestNodeMeasuresWhileItSendsWhatItKept(t *testing.T) {
 			t.Errorf("measured at %s and then at %s: it waited for what it kept", at[i-1], at[i])
 		}
 	}
-	if kept := len(s.stored()); kept < 35 {
-		t.Errorf("%d readings of 20 minutes are stored, want what was kept too", kept)
-	}
+	kept := len(s.stored())
+	must.Hold(t, kept >= 35, "%d readings of 20 minutes are stored, want what was kept too", kept)
 }
 
 // TestNodeCountsTheSearchForTheName loses what the node asks by mDNS, which takes it 2 s: a
@@ -159,9 +162,7 @@ func TestNodeCountsTheSearchForTheName(t *testing.T) {
 			waited++
 		}
 	}
-	if waited < 2 {
-		t.Errorf("%d readings waited for the name and say so: %+v", waited, s.on("message"))
-	}
+	must.Hold(t, waited >= 2, "%d readings waited for the name and say so: %+v", waited, s.on("message"))
 }
 
 // TestNodeForgetsBeforeItsCounterBeginsAgain is away from the gateway, with a sensor that
@@ -186,9 +187,8 @@ func TestNodeForgetsBeforeItsCounterBeginsAgain(t *testing.T) {
 		return hardware(question)
 	}, s.serve())
 	for _, r := range s.on("message") {
-		if r.After > back && r.After-time.Duration(r.Age)*time.Second < back {
-			t.Errorf("%s after the start it sent a reading of %s before it", r.After, away)
-		}
+		must.Hold(t, r.After <= back || r.After-time.Duration(r.Age)*time.Second >= back,
+			"%s after the start it sent a reading of %s before it", r.After, away)
 	}
 	seen := map[string]bool{}
 	for _, r := range s.on("message") {
@@ -199,9 +199,8 @@ func TestNodeForgetsBeforeItsCounterBeginsAgain(t *testing.T) {
 		}
 	}
 	// A degree a minute, for five minutes.
-	if got := len(s.stored()); got < 50 {
-		t.Errorf("%d readings are stored: it does not see that it gets hotter", got)
-	}
+	got := len(s.stored())
+	must.Hold(t, got >= 50, "%d readings are stored: it does not see that it gets hotter", got)
 }
 
 // heap is what the node gets to run in. MicroPython takes "w" to mean words of 32 bits, as a
@@ -254,9 +253,8 @@ func TestNodeRefusesSettings(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			console := power(t, s.until(8*time.Second, nil), s.serve()+c.setting+"\n")
-			if !strings.Contains(console, c.console) || len(s.requests) > 0 {
-				t.Errorf("the console says\n%s\nwant %q, and %d requests", console, c.console, len(s.requests))
-			}
+			must.Hold(t, strings.Contains(console, c.console) && len(s.requests) == 0,
+				"the console says\n%s\nwant %q, and %d requests", console, c.console, len(s.requests))
 		})
 	}
 }
@@ -271,4 +269,76 @@ func TestNodeTellsItsConsole(t *testing.T) {
 	must.Contain(t, "the console", console,
 		"press Ctrl-C within 5 seconds", "access point off", "node linux-a4cf1203b1c8", "wifi: joined the test's as 192.168.1.20",
 		"registered", "24.5 C 41.0 %", "monitor-gateway.local is 127.0.0.1")
+}
+
+// firmware is the reference node.
+const firmware = "../../../edge-gateway/nodes/micropython"
+
+// micropython copies the firmware to a folder, as onto a board, and returns the command
+// that starts it there on MicroPython's own unix port. Only pins, chips, the radio and the
+// watchdog are stand-ins. Lines of settings are added to config.py.
+func micropython(t *testing.T, settings string, environment ...string) *exec.Cmd {
+	t.Helper()
+	interpreter := tooltest.Program(t, "micropython")
+	board := t.TempDir()
+	for _, pattern := range []string{firmware + "/*.py", firmware + "/hardware/*.py"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			content := must.Get(os.ReadFile(file))(t)
+			if filepath.Base(file) == "config.py" {
+				content = append(content, "\nWIFI = \"the test's\"\n"+settings...)
+			}
+			must.Do(t, os.WriteFile(filepath.Join(board, filepath.Base(file)), content, 0o600))
+		}
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(stop)
+	arguments := []string{filepath.Join(board, "run.py")}
+	for _, setting := range environment {
+		if size, ok := strings.CutPrefix(setting, "HEAP="); ok {
+			arguments = append([]string{"-X", "heapsize=" + size}, arguments...)
+		}
+	}
+	command := exec.CommandContext(ctx, interpreter, arguments...)
+	command.Env = append(os.Environ(), environment...)
+	return command
+}
+
+// border answers what a node's hardware is asked, such as "sleep 1000" or "measure". It
+// is called by one goroutine; false switches the board off.
+type border func(question []string) (answer string, on bool)
+
+// power switches a board on and returns when it is switched off. What it printed on its console is returned.
+func power(t *testing.T, hardware border, settings string, environment ...string) (console string) {
+	t.Helper()
+	command := micropython(t, settings, append(environment, "BORDER=1")...)
+	answers := must.Get(command.StdinPipe())(t)
+	questions := must.Get(command.StdoutPipe())(t)
+	var faults bytes.Buffer
+	command.Stderr = &faults
+	must.Do(t, command.Start())
+	var printed strings.Builder
+	lines := bufio.NewScanner(questions)
+	off := false
+	for lines.Scan() {
+		question, asked := strings.CutPrefix(lines.Text(), "@")
+		if !asked {
+			fmt.Fprintln(&printed, lines.Text())
+			continue
+		}
+		answer, on := hardware(strings.Fields(question))
+		if !on {
+			off = true
+			break
+		}
+		must.Get(io.WriteString(answers, answer+"\n"))(t)
+	}
+	_ = answers.Close() // the node asks in vain, and ends
+	_, _ = io.Copy(io.Discard, questions)
+	err := command.Wait()
+	must.Hold(t, err == nil && off, "the board went off by itself: %v\n%s%s", err, printed.String(), faults.String())
+	return printed.String()
 }

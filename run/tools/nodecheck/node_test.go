@@ -89,9 +89,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	got := request{Path: strings.TrimPrefix(r.URL.Path, "/api/v1/")}
-	if err := json.Unmarshal(body, &got); err != nil {
-		s.t.Errorf("a node sent %q: %v", body, err)
-	}
+	err := json.Unmarshal(body, &got)
+	must.Hold(s.t, err == nil, "a node sent %q: %v", body, err)
 	s.mu.Lock()
 	seen := len(s.requests)
 	got.After = s.passed
@@ -143,8 +142,7 @@ func (s *site) stored() []reading.Reading {
 	return slices.Clone(s.published)
 }
 
-// until is a border in whose room it is 24.5 °C, and where the node is switched off after
-// a time.
+// until is a border in whose room it is 24.5 °C, and where the node is switched off after a time.
 func (s *site) until(end time.Duration, room func(after time.Duration) string) border {
 	return func(question []string) (string, bool) {
 		s.mu.Lock()
@@ -187,27 +185,22 @@ func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 	var at []float64
 	for _, r := range registered {
 		at = append(at, r.After.Seconds())
-		if r.NodeID != "linux-a4cf1203b1c8" || r.Address != "192.168.1.20" {
-			t.Errorf("registered as %q at %q", r.NodeID, r.Address)
-		}
+		must.Hold(t, r.NodeID == "linux-a4cf1203b1c8" && r.Address == "192.168.1.20",
+			"registered as %q at %q", r.NodeID, r.Address)
 	}
-	if len(at) != 4 || !about(at, []float64{5.5, 6.5, 8.5, 12.5}) || registered[3].Status != http.StatusCreated {
-		t.Errorf("registered after %v s, want retries after 1, 2 and 4 s until the answer: %v", at, registered)
-	}
+	must.Hold(t, len(at) == 4 && about(at, []float64{5.5, 6.5, 8.5, 12.5}) && registered[3].Status == http.StatusCreated,
+		"registered after %v s, want retries after 1, 2 and 4 s until the answer: %v", at, registered)
 	readings, ids := s.stored(), map[string]bool{}
 	for i, r := range readings {
 		ids[r.MessageID] = true
-		if r.Temperature != 24.5 || r.Humidity != 41 {
-			t.Errorf("stored %v", r)
-		}
+		must.Hold(t, r.Temperature == 24.5 && r.Humidity == 41, "stored %v", r)
 		if i > 0 && !about([]float64{r.Time.Sub(readings[i-1].Time).Seconds()}, []float64{30}) {
 			t.Errorf("reading %d came %s after the one before, want 30 s", i, r.Time.Sub(readings[i-1].Time))
 		}
 	}
 	must.Equal(t, "readings, and their ids, in 5 minutes", [2]int{10, 10}, [2]int{len(readings), len(ids)})
-	if beats := s.on("heartbeat"); len(beats) < 5 || len(beats) > 7 {
-		t.Errorf("%d heartbeats in 5 minutes, want one each 45 s", len(beats))
-	}
+	beats := s.on("heartbeat")
+	must.Hold(t, len(beats) >= 5 && len(beats) <= 7, "%d heartbeats in 5 minutes, want one each 45 s", len(beats))
 }
 
 // about compares seconds; a node sleeps in steps of one.
@@ -221,9 +214,8 @@ func TestNodeGivesUpRegistrationAfterFiveRetries(t *testing.T) {
 	s.failWhen(503, `{"error":"busy"}`, func(_ int, r request) bool { return r.Path == "register" })
 	power(t, s.until(3*time.Minute, nil), s.serve())
 	must.Equal(t, "registrations", 6, len(s.on("register")))
-	if got := len(s.stored()); got < 4 {
-		t.Errorf("%d readings without a registration, want one each 30 s", got)
-	}
+	got := len(s.stored())
+	must.Hold(t, got >= 4, "%d readings without a registration, want one each 30 s", got)
 }
 
 // TestNodeOutlivesTenMinutesWithoutGateway shows contract 8.6 from the node's side.
@@ -262,9 +254,7 @@ func TestNodeKeepsAnHourAndNoMore(t *testing.T) {
 		oldest = max(oldest, r.Age)
 		must.Equal(t, fmt.Sprintf("%+v", r), http.StatusOK, r.Status)
 	}
-	if oldest < 3500 || oldest > 3600 {
-		t.Errorf("the oldest reading came with an age of %g s, want nearly 3600", oldest)
-	}
+	must.Hold(t, oldest >= 3500 && oldest <= 3600, "the oldest reading came with an age of %g s, want nearly 3600", oldest)
 }
 
 func TestNodeRetriesUnderTheSameID(t *testing.T) {
@@ -314,9 +304,8 @@ func TestNodeRetriesUnderTheSameID(t *testing.T) {
 				once := slices.CompactFunc(slices.Clone(copies), func(a, b reading.Reading) bool { return a.Identity() == b.Identity() })
 				must.Equal(t, "readings sent once", len(copies)-1, len(once))
 			}
-			if c.sent == 1 && c.status == 400 && !strings.Contains(console, "id is required") {
-				t.Errorf("the console does not say why it was rejected:\n%s", console)
-			}
+			must.Hold(t, c.sent != 1 || c.status != 400 || strings.Contains(console, "id is required"),
+				"the console does not say why it was rejected:\n%s", console)
 		})
 	}
 }
@@ -344,13 +333,10 @@ func TestNodeSendsNothingUntrue(t *testing.T) {
 				return "24.5 41"
 			}), s.serve()+"SENSOR = \""+c.sensor+"\"\n")
 			for _, r := range s.on("message") {
-				if r.Temperature != 24.5 || r.Humidity != 41 || r.Status != http.StatusOK {
-					t.Errorf("sent %+v", r)
-				}
+				must.Hold(t, r.Temperature == 24.5 && r.Humidity == 41 && r.Status == http.StatusOK, "sent %+v", r)
 			}
-			if got := len(s.on("message")); got < 5 || got > 7 {
-				t.Errorf("%d readings in 4 minutes of which the sensor worked 3, want 6", got)
-			}
+			got := len(s.on("message"))
+			must.Hold(t, got >= 5 && got <= 7, "%d readings in 4 minutes of which the sensor worked 3, want 6", got)
 			must.Contain(t, "the console", console, c.console)
 		})
 	}
@@ -394,9 +380,8 @@ func TestNodeJoinsTheNetworkAgain(t *testing.T) {
 		}
 		return hardware(question)
 	}, s.serve())
-	if got := len(s.stored()); got < 19 || got > 20 {
-		t.Errorf("%d readings of 10 minutes, want 20: three minutes without WiFi lose none", got)
-	}
+	got := len(s.stored())
+	must.Hold(t, got >= 19 && got <= 20, "%d readings of 10 minutes, want 20: three minutes without WiFi lose none", got)
 }
 
 // names answers what a node asks by mDNS. edge-gateway/netnstest shows that the
@@ -467,7 +452,7 @@ func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 			_, port, _ := net.SplitHostPort(active.Listener.Addr().String())
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:"+port)
 			if err != nil {
-				tooltest.Skip(t, "no second address on this machine's loopback: %v", err)
+				tooltest.Unable(t, "no second address on this machine's loopback: %v", err)
 			}
 			standby := httptest.NewUnstartedServer(other)
 			_ = standby.Listener.Close()

@@ -37,17 +37,14 @@ func examine(t *testing.T, interval time.Duration, begin func(ctx context.Contex
 	defer stop()
 	var node sync.WaitGroup
 	node.Go(func() {
-		if err := begin(ctx, listener.Addr().String()); err != nil && ctx.Err() == nil {
-			t.Errorf("the node ended: %v", err)
-		}
+		err := begin(ctx, listener.Addr().String())
+		must.Hold(t, err == nil || ctx.Err() != nil, "the node ended: %v", err)
 	})
 	found, err := check(ctx, listener, interval, time.Now)
 	if err != nil {
 		t.Error(err)
 	}
-	if ctx.Err() != nil {
-		t.Error("the examination did not come to its end")
-	}
+	must.Hold(t, ctx.Err() == nil, "the examination did not come to its end")
 	stop()
 	node.Wait()
 	return found
@@ -57,9 +54,7 @@ func examine(t *testing.T, interval time.Duration, begin func(ctx context.Contex
 func inOrder(t *testing.T, found []finding, notes bool) {
 	t.Helper()
 	for _, f := range found {
-		if f.severity == isWrong || f.severity == isNote && !notes {
-			t.Errorf("%s %s", f.severity, f.text)
-		}
+		must.Hold(t, f.severity != isWrong && (f.severity != isNote || notes), "%s %s", f.severity, f.text)
 	}
 	t.Logf("%+v", found)
 }
@@ -282,9 +277,7 @@ func TestCommandLine(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	err = run(ended, []string{"-listen", "127.0.0.1:0"}, &out, time.Now)
-	if err == nil || errors.Is(err, context.Canceled) {
-		t.Errorf("without a node: %v\n%s", err, out.String())
-	}
+	must.Hold(t, err != nil && !errors.Is(err, context.Canceled), "without a node: %v\n%s", err, out.String())
 }
 
 // TestSilentNode moves the clock, with a node that calls once.

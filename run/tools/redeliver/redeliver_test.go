@@ -42,8 +42,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// pipeline is a Pub/Sub whose subscriptions push to the real functions ingest and detect,
-// served over HTTP.
+// pipeline is a Pub/Sub whose subscriptions push to the real functions ingest and detect, served over HTTP.
 type pipeline struct {
 	client *pubsub.Client
 	pool   *pgxpool.Pool
@@ -232,9 +231,7 @@ func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
 			r := p.redelivery(&out)
 			c.change(r)
 			got, err := r.run(t.Context())
-			if err != nil || got != (counts{handled: c.posted, left: c.kept}) {
-				t.Errorf("%+v, %v", got, err)
-			}
+			must.Hold(t, err == nil && got == (counts{handled: c.posted, left: c.kept}), "%+v, %v", got, err)
 			must.Equal(t, "posted", c.posted, len(p.posts["ingest"])+len(p.posts["detect"]))
 			must.Equal(t, "in the dead letter", c.kept, len(p.pulled(t, "data-dead-letter")))
 			must.Equal(t, out.String(), map[string]int{"dry run": 4, "dry run of one reason": 3}[name], strings.Count(out.String(), "refused by"))
@@ -255,13 +252,11 @@ func TestRedeliverRemovesNothingBeforeItIsTaken(t *testing.T) {
 	p.away.Store(true)
 	var out bytes.Buffer
 	got, err := p.redelivery(&out).run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "not fixed") || got.failed != maxFailures || got.handled != 0 {
-		t.Errorf("while the table is away: %+v, %v", got, err)
-	}
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "not fixed") && got.failed == maxFailures && got.handled == 0,
+		"while the table is away: %+v, %v", got, err)
 	p.away.Store(false)
-	if got, err = p.redelivery(&out).run(t.Context()); err != nil || got != (counts{handled: messages, left: 1}) {
-		t.Errorf("afterwards: %+v, %v", got, err)
-	}
+	got, err = p.redelivery(&out).run(t.Context())
+	must.Hold(t, err == nil && got == (counts{handled: messages, left: 1}), "afterwards: %+v, %v", got, err)
 	must.Contain(t, "what is printed", out.String(), "no attribute says which function")
 	rows := must.Get(p.pool.Query(t.Context(), `SELECT message_id FROM sensor_data.readings ORDER BY message_id`))(t)
 	stored := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
@@ -286,9 +281,8 @@ func TestRedeliverToAPausedFunction(t *testing.T) {
 	}
 	r = p.redelivery(&out)
 	r.function, r.endpoint = "detect", to.endpoint
-	if got, err := r.run(t.Context()); err != nil || got != (counts{handled: 1}) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got, err := r.run(t.Context())
+	must.Hold(t, err == nil && got == (counts{handled: 1}), "%+v, %v", got, err)
 }
 
 // TestIdentityToken lets Google's library fetch an identity token for the audience that

@@ -14,10 +14,9 @@ import (
 	"testing"
 )
 
-// cloud is what of Google Cloud a release meets: Cloud Storage with generations and
-// preconditions, Cloud Run with revisions and traffic, jobs and their executions,
-// and Cloud Build's list of builds. It answers in their REST forms, so that the
-// real gcloud and terraform can be pointed at it as well as the stand-ins.
+// cloud is what of Google Cloud a release meets: Cloud Storage with generations and preconditions, Cloud Run with
+// revisions and traffic, jobs and their executions, and Cloud Build's list of builds. It answers in their REST forms,
+// so that the real gcloud and terraform can be pointed at it as well as the stand-ins.
 type cloud struct {
 	URL string
 	t   *testing.T
@@ -79,15 +78,13 @@ type object struct {
 	content    []byte
 }
 
-// service is a Cloud Run service. A pinned one serves that revision, others serve
-// the newest that started.
+// service is a Cloud Run service. A pinned one serves that revision, others serve the newest that started.
 type service struct {
-	image      string
-	images     map[string]string // by revision
-	revisions  []string
-	ready      string
-	pinned     string
-	generation int
+	image         string
+	images        map[string]string // by revision
+	revisions     []string
+	ready, pinned string
+	generation    int
 	// annotations of the newest revision, which the next one keeps.
 	annotations map[string]string
 }
@@ -247,8 +244,7 @@ func (c *cloud) routes() http.Handler {
 	return mux
 }
 
-// answers reports whether the image of the API's revision has a word in its name, or there
-// is none.
+// answers reports whether the image of the API's revision has a word in its name, or there is none.
 func (c *cloud) answers(revision func(*service) string, word string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -484,10 +480,9 @@ func renderExecution(number int, did string) map[string]any {
 	}
 }
 
-// deploy does what terraform's provider does for a component: a new revision of a
-// service, all requests to the newest, for the API the migration's job too; or,
-// without an image, the end of the component. An image that does not start leaves the
-// requests where they are.
+// deploy does what terraform's provider does for a component: a new revision of a service, all requests to the newest,
+// for the API the migration's job too; or, without an image, the end of the component. An image that does not start
+// leaves the requests where they are.
 func (c *cloud) deploy(component, image, components, traffic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,7 @@ import (
 
 const root = "../../.."
 
-// build is what of Cloud Build's schema cloudbuild.yaml uses: anything else in it
-// is refused.
+// build is what of Cloud Build's schema cloudbuild.yaml uses: anything else in it is refused.
 type build struct {
 	ServiceAccount string            `yaml:"serviceAccount"`
 	Timeout        string            `yaml:"timeout"`
@@ -95,9 +94,8 @@ func TestOrder(t *testing.T) {
 	} {
 		least += must.Get(time.ParseDuration(found(read(t, wait.file), wait.seconds)[0] + "s"))(t)
 	}
-	if given := must.Get(time.ParseDuration(b.Timeout))(t); given < least {
-		t.Errorf("a release has %v, and may need %v", given, least)
-	}
+	given := must.Get(time.ParseDuration(b.Timeout))(t)
+	must.Hold(t, given >= least, "a release has %v, and may need %v", given, least)
 
 	// What the repository's dependencies bring along runs as somebody who sees nothing.
 	b, order = parsed(t, ".ci/checks.yaml"), nil
@@ -132,8 +130,7 @@ func scripts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestScripts has a shell read each script, and looks for every variable,
-// program, target and file that it names.
+// TestScripts has a shell read each script, and looks for every variable, program, target and file that it names.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	b := parsed(t)
@@ -145,18 +142,16 @@ func TestScripts(t *testing.T) {
 			t.Parallel()
 			first, _, _ := strings.Cut(script, "\n")
 			bash := strings.HasSuffix(first, "bash") && strings.Contains(script, "set -euo pipefail\n")
-			if posix := strings.HasSuffix(first, "/sh") && strings.Contains(script, "set -eu\n"); !bash && !posix {
-				t.Errorf("begins %q, or goes on after a failure", first)
-			}
+			posix := strings.HasSuffix(first, "/sh") && strings.Contains(script, "set -eu\n")
+			must.Hold(t, bash || posix, "begins %q, or goes on after a failure", first)
 			arguments := []string{"-n"}
 			if !bash {
 				arguments = []string{"--posix", "-n"}
 			}
 			parse := exec.CommandContext(t.Context(), "bash", arguments...)
 			parse.Stdin = strings.NewReader(script)
-			if output, err := parse.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, output)
-			}
+			output, err := parse.CombinedOutput()
+			must.Hold(t, err == nil, "%v\n%s", err, output)
 			for _, name := range found(script, `\$(_[A-Z]+)`) {
 				_, known := b.Substitutions[name]
 				must.Equal(t, "there is a substitution "+name, true, known)
@@ -282,9 +277,8 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 	must.Equal(t, "a step that does not exist passes", false, err == nil)
 }
 
-// TestProvidersAreLocked runs the check of the configuration where a registry answers, by
-// a stand-in for terraform: it complains when the providers' checksums are not kept, and
-// lets init choose no others when they are.
+// TestProvidersAreLocked runs the check of the configuration where a registry answers, by a stand-in for terraform: it
+// complains when the providers' checksums are not kept, and lets init choose no others when they are.
 func TestProvidersAreLocked(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -311,9 +305,8 @@ esac
 		return string(output), err
 	}
 	for _, lock := range []string{"terraform/.terraform.lock.hcl", "terraform/bootstrap/.terraform.lock.hcl"} {
-		if output, err := check(); err == nil || !strings.Contains(output, lock+" is missing") {
-			t.Errorf("without %s: %v\n%s", lock, err, output)
-		}
+		output, err := check()
+		must.Hold(t, err != nil && strings.Contains(output, lock+" is missing"), "without %s: %v\n%s", lock, err, output)
 		must.Do(t, os.WriteFile(filepath.Join(folder, lock), nil, 0o600))
 	}
 	if output, err := check(); err != nil {

@@ -274,10 +274,9 @@ const (
 	emailForm   = `(?:` + accountForm + `@[-a-z0-9.]{1,63}\.iam\.gserviceaccount\.com|` + projectForm + `@[a-z]+.gserviceaccount.com)`
 )
 
-// providerRules are what version 7.45 of hashicorp/terraform-provider-google validates of what
-// we write, by file below google/services, or google/verify. The schema that the mocked
-// provider has knows types and nothing of this. A value that is known later stands for a good
-// one, and is x where it is a part of one.
+// providerRules are what version 7.45 of hashicorp/terraform-provider-google validates of what we write, by file below
+// google/services, or google/verify. The schema that the mocked provider has knows types and nothing of this. A value
+// that is known later stands for a good one, and is x where it is a part of one.
 var providerRules = []struct {
 	source    string
 	attribute string // in the resources that have it; its value follows, or is the group at the end
@@ -428,9 +427,8 @@ func checkSQL(s sources) []string {
 	return problems
 }
 
-// TestSabotages breaks the configuration in the ways of testdata/sabotages, one at a time:
-// the check that the line names must find it, and say so. .ci/terraform does the same for those that
-// terraform's own tests find.
+// TestSabotages breaks the configuration in the ways of testdata/sabotages, one at a time: the check that the line
+// names must find it, and say so. .ci/terraform does the same for those that terraform's own tests find.
 func TestSabotages(t *testing.T) {
 	t.Parallel()
 	whole := readSources(t)

@@ -60,9 +60,8 @@ func TestPagesRun(t *testing.T) {
 		want(t, []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "detect detect-00002", "ingest ingest-00002", "api api-00002", "detect detect-00003", "ingest ingest-00003", "api api-00003"}, history)
 		want(t, "", c.object("release/lock"))
 		byHand := regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`)
-		if began := c.object("release/last"); !byHand.MatchString(began) {
-			t.Errorf("the last release, which is by hand, began at %q", began)
-		}
+		began := c.object("release/last")
+		must.Hold(t, byHand.MatchString(began), "the last release, which is by hand, began at %q", began)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if locks := c.noncurrent[bucket+"/release/lock"]; !strings.Contains(string(locks[len(locks)-1].content), "@machine\n") {
@@ -185,9 +184,8 @@ func commandsOf(t *testing.T, name, folder string) string {
 	})
 }
 
-// runPage runs the commands of a page in the test's cloud with stand-ins for what they
-// call, but for shell, openssl and the release's own scripts. After it come those of the
-// release by hand, where the page leads on to it.
+// runPage runs the commands of a page in the test's cloud with stand-ins for what they call, but for shell, openssl and
+// the release's own scripts. After it come those of the release by hand, where the page leads on to it.
 func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) pageState {
 	t.Helper()
 	machine := c.machine(t, nil)
@@ -196,9 +194,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	for n := range 4 {
 		c.components[numbered(n).api] = []string{"detect", "ingest", "api"}
 	}
-	c.submit = func(n int) bool {
-		return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil)
-	}
+	c.submit = func(n int) bool { return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil) }
 	c.mu.Unlock()
 	self := must.Get(standIn())(t)
 	terraform, err := filepath.Abs(root + "/terraform")

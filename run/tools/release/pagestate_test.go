@@ -148,9 +148,7 @@ func (s *pageState) commands() map[string]command {
 		"compute networks peerings delete": {everywhere + "network", 1, s.made("no peering")},
 		"compute ssl-certificates list":    {everywhere + "global!", 0, looks},
 		"dns record-sets create":           {"type ttl rrdatas zone", 1, s.made("A record")},
-		"projects describe": {everywhere, 1, func(g gcloud) error {
-			return g.print(map[string]any{"projectNumber": "1"})
-		}},
+		"projects describe":                {everywhere, 1, func(g gcloud) error { return g.print(map[string]any{"projectNumber": "1"}) }},
 		"projects add-iam-policy-binding": {"member role condition", 1, func(g gcloud) error {
 			return s.made(g.flags["role"] + " for " + g.flags["member"])(g)
 		}},

@@ -1,10 +1,15 @@
+// Package release holds the scripts by which cloudbuild.yaml releases the system, and plays releases with them: steps
+// in order with the programs of their images, against a cloud of the test's own.
 package release
 
 import (
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,9 +79,8 @@ func TestOverlappingReleases(t *testing.T) {
 	must.Equal(t, "lock", "", c.object("release/lock"))
 }
 
-// TestStalePlanChangesNothing has somebody apply by hand, without the lock, between
-// a release's plan and its apply. Terraform refuses the plan. The release has changed
-// nothing, so there is nothing that it may take back.
+// TestStalePlanChangesNothing has somebody apply by hand, without the lock, between a release's plan and its apply.
+// Terraform refuses the plan. The release has changed nothing, so there is nothing that it may take back.
 func TestStalePlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	c, folders := released(t, first)
@@ -133,9 +137,8 @@ func TestOlderReleaseComesTooLate(t *testing.T) {
 	r.says("A release that began later is live")
 }
 
-// TestSettingDuringAnIncident applies a setting with the image and archives that are live, as
-// TestPagesRun does by the page: requests stay where somebody pinned them, and nothing is
-// applied that is not wanted.
+// TestSettingDuringAnIncident applies a setting with the image and archives that are live, as TestPagesRun does by the
+// page: requests stay where somebody pinned them, and nothing is applied that is not wanted.
 func TestSettingDuringAnIncident(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, answer string) (*cloud, *release) {
@@ -238,4 +241,98 @@ func TestChecked(t *testing.T) {
 	err := checked(other, "fingerprint", "take "+project)
 	must.Equal(t, "pages of other sources are taken:\n"+other.log.String(), false, err == nil)
 	other.says("These sources have not passed the checks")
+}
+
+// realTools are wrappers of gcloud and terraform that work in the test's cloud, of those that are installed.
+func (c *cloud) realTools(t *testing.T) map[string]string {
+	t.Helper()
+	address := must.Get(url.Parse(c.URL))(t)
+	settings := map[string][]string{
+		// Google's addresses are left to the proxy, which answers for all of them.
+		"gcloud": {
+			"CLOUDSDK_CONFIG=" + t.TempDir(), "CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true", "CLOUDSDK_CORE_DISABLE_PROMPTS=true",
+			"CLOUDSDK_CORE_DISABLE_USAGE_REPORTING=true", "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK=true",
+			"CLOUDSDK_PROXY_TYPE=http_no_tunnel", "CLOUDSDK_PROXY_ADDRESS=" + address.Hostname(), "CLOUDSDK_PROXY_PORT=" + address.Port(),
+			"CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN=http://run.invalid/", "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD=http://cloudbuild.invalid/",
+			"CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB=http://pubsub.invalid/", "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://storage.invalid/storage/v1/", "PATH=" + os.Getenv("PATH"),
+		},
+		"terraform": {"STORAGE_EMULATOR_HOST=" + c.URL, "GOOGLE_OAUTH_ACCESS_TOKEN=none", "CHECKPOINT_DISABLE=1"},
+	}
+	tools := map[string]string{}
+	for name, environ := range settings {
+		if path, err := exec.LookPath(name); err == nil {
+			tools[name] = "#!/bin/sh\nexport '" + strings.Join(environ, "' '") + "'\nexec " + path + " \"$@\"\n"
+		}
+	}
+	return tools
+}
+
+// TestReleasesWithTheRealTools plays releases with gcloud and terraform themselves,
+// as far as they are installed: with gcloud, which takes seconds for a command, at night.
+func TestReleasesWithTheRealTools(t *testing.T) {
+	t.Parallel()
+	// begin is a cloud in which a first version runs, and the programs for a second.
+	begin := func(t *testing.T, names ...string) (*cloud, map[string]string) {
+		t.Helper()
+		if slices.Contains(names, "gcloud") && len(names) > 1 && !tooltest.Nightly() {
+			t.Skip("gcloud takes minutes for a release")
+		}
+		c := newCloud(t)
+		tools := c.realTools(t)
+		maps.DeleteFunc(tools, func(name, _ string) bool { return !slices.Contains(names, name) })
+		if len(tools) == 0 {
+			tooltest.Skip(t, "%s not installed", strings.Join(names, " or "))
+		}
+		quick := maps.Clone(tools)
+		delete(quick, "gcloud") // which takes seconds for a command
+		c.begin(t, "b0", first, c.machine(t, quick)).want(true, first.live(), nil)
+		return c, c.machine(t, tools)
+	}
+
+	t.Run("a good release that waits for another", func(t *testing.T) {
+		t.Parallel()
+		c, folders := begin(t, "gcloud", "terraform")
+		other := "build b9 global\n2026-11-20T11:00:00Z\n1\n"
+		c.put("release/lock", other)
+		c.setBuild("b9", "WORKING")
+		second := pipeline("api:2", "ingest:2", "detect:1")
+		r := c.begin(t, "b1", second, folders)
+		var done sync.WaitGroup
+		done.Go(func() { r.want(true, second.live(), nil) })
+		r.await("Waiting for another release: build b9 global")
+		c.remove("release/lock")
+		done.Wait()
+		must.Equal(t, "the newest release began", "2026-11-20T12:00:01.123456Z\n", c.object("release/last"))
+	})
+
+	t.Run("an ill release after a dead one", func(t *testing.T) {
+		t.Parallel()
+		c, folders := begin(t, "gcloud", "terraform")
+		c.put("release/lock", "build b9 global\n2026-11-20T11:00:00Z\n1\n")
+		c.setBuild("b9", "TIMEOUT")
+		second := version{"api:2-ill", map[string]string{"ingest": "ingest:2", "escalate": "escalate:1"}}
+		r := c.begin(t, "b1", second, folders)
+		r.want(false, map[string]string{"api": "api:1", "ingest": "ingest:1", "escalate": "escalate:1"}, nil)
+		r.says("The lock is broken of a build that is over: build b9 global",
+			"ingest: rolled back to ingest-00001=100.", "detect: taken away.")
+		want := []string{
+			"migrate of api:1 with api,detect,ingest",
+			"migrate expand of api:2-ill with api,detect,ingest",
+			"migrate of api:2-ill with api,escalate,ingest",
+		}
+		executions, _ := c.did()
+		must.Equal(t, "migrations", want, executions)
+	})
+
+	t.Run("the lock twice", func(t *testing.T) {
+		t.Parallel()
+		c, folders := begin(t, "gcloud")
+		secondLock(t, c, folders)
+	})
+
+	t.Run("a stale plan", func(t *testing.T) {
+		t.Parallel()
+		c, folders := begin(t, "terraform")
+		stalePlan(t, c, folders)
+	})
 }

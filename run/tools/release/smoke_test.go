@@ -44,8 +44,7 @@ func smoke(t *testing.T, address, reason string) {
 
 const dashboardPage = `<html><script type="module" src="/assets/index.js"></script></html>`
 
-// showing is a running API with this page for its dashboard, which the tests' own
-// may be built without.
+// showing is a running API with this page for its dashboard, which the tests' own may be built without.
 func showing(t *testing.T, base, page string) string {
 	t.Helper()
 	target := must.Get(url.Parse(base))(t)
@@ -139,10 +138,9 @@ func TestSyntheticReading(t *testing.T) {
 	r.says("does not come back with its alert")
 }
 
-// before writes the sources of the commit before the newest migration into a folder. CI has
-// the history, of which a shallow clone is fetched as much as is needed; where sources
-// come without any, as to Cloud Build, the test is skipped, which CI had passed. It is
-// skipped too while the first schema is the only one: nothing ran on an older one.
+// before writes the sources of the commit before the newest migration into a folder. CI has the history, of which a
+// shallow clone is fetched as much as is needed; where sources come without any, as to Cloud Build, the test is
+// skipped, which CI had passed. It is skipped too while the first schema is the only one: nothing ran on an older one.
 func before(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
@@ -182,10 +180,9 @@ func before(t *testing.T) string {
 	return folder
 }
 
-// TestVersionBeforeOnTheNewSchema runs the API and all functions of the version before the
-// newest migration on the schema of this version: the smoke test passes, and a reading
-// comes back with its alert. So a roll-back needs no older schema, and the version before
-// serves while the migration runs.
+// TestVersionBeforeOnTheNewSchema runs the API and all functions of the version before the newest migration on the
+// schema of this version: the smoke test passes, and a reading comes back with its alert. So a roll-back needs no older
+// schema, and the version before serves while the migration runs.
 func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 	t.Parallel()
 	sources := before(t)
@@ -218,7 +215,6 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 	_, r := publishing(t, pubsubtest.Dial(t, addresses[2], system.Project))
 	r.environ = append(r.environ, "SYNTHETIC_WAIT=120")
 	smoke(t, showing(t, addresses[1], dashboardPage), "")
-	if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1]); err != nil {
-		t.Errorf("%v\n%s\n%s", err, r.log.String(), said.String())
-	}
+	err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1])
+	must.Hold(t, err == nil, "%v\n%s\n%s", err, r.log.String(), said.String())
 }

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// The stand-in for terraform, where it is not installed, applies the configuration
-// of testdata/terraform: the functions of functions.json and the API. It keeps its
-// state and locks it in the cloud's bucket as the backend "gcs" does, refuses a plan
-// of an older state, and writes the lines of -json that releases read.
-// [TestReleasesWithTheRealTools] plays the same releases with the real one.
+// The stand-in for terraform, where it is not installed, applies the configuration of testdata/terraform: the functions
+// of functions.json and the API. It keeps its state and locks it in the cloud's bucket as the backend "gcs" does,
+// refuses a plan of an older state, and writes the lines of -json that releases read. [TestReleasesWithTheRealTools]
+// plays the same releases with the real one.
 
 const (
 	statePath = "coldaisle/default.tfstate"
@@ -212,8 +211,7 @@ func tell(level, message, rest string) {
 	fmt.Printf(`{"@level":"%s","@message":"%s","@module":"terraform.ui","@timestamp":"2026-11-20T12:00:00Z",%s}`+"\n", level, message, rest)
 }
 
-// deploy has the cloud do what terraform's provider asks of Google:
-// PART [IMAGE [PARTS [TRAFFIC]]].
+// deploy has the cloud do what terraform's provider asks of Google: PART [IMAGE [PARTS [TRAFFIC]]].
 func deploy(arguments []string) error {
 	for len(arguments) < 4 {
 		arguments = append(arguments, "")

@@ -51,13 +51,12 @@ var (
 	standInFolder string
 )
 
-// buildStandIn builds the files of this package that are the stand-ins' as a program of
-// their own. Scripts call it hundreds of times, and this test's own binary, with the race
-// detector and all that it links, takes a second to start.
+// buildStandIn builds the files of this package that are the stand-ins' as a program of their own. Scripts call it
+// hundreds of times, and this test's own binary, with the race detector and all that it links, takes a second to start.
 func buildStandIn() (string, error) {
 	var err error
 	files := map[string]string{"go.mod": "module standin\n\ngo 1.26\n"}
-	for _, name := range []string{"gcloud", "terraform", "pagestate", "standin"} {
+	for _, name := range []string{"gcloud", "terraform", "pagestate"} {
 		source, readErr := os.ReadFile(name + "_test.go")
 		err = errors.Join(err, readErr)
 		files[name+".go"] = strings.Replace(string(source), "package release", "package main", 1)
@@ -107,16 +106,14 @@ func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string
 	return folders
 }
 
-// release is one build of cloudbuild.yaml in a workspace of its own, from the step
-// on that takes the lock.
+// release is one build of cloudbuild.yaml in a workspace of its own, from the step on that takes the lock.
 type release struct {
-	t       *testing.T
-	cloud   *cloud
-	id      string
-	folder  string
-	folders map[string]string // of programs, by image
-	environ []string
-	answer  string // what a person types
+	t          *testing.T
+	cloud      *cloud
+	id, folder string
+	folders    map[string]string // of programs, by image
+	environ    []string
+	answer     string // what a person types
 
 	log logtest.Buffer
 }
@@ -159,9 +156,8 @@ func (r *release) does(command string) {
 	}
 }
 
-// play does as Cloud Build does: a step that fails ends the build unless it may
-// fail. before are called before the step of that name. It reports whether the
-// build succeeded.
+// play does as Cloud Build does: a step that fails ends the build unless it may fail. before are called before the step
+// of that name. It reports whether the build succeeded.
 func (r *release) play(before map[string]func()) bool {
 	r.t.Helper()
 	status := "SUCCESS"

@@ -36,19 +36,16 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// killsVariable is how often TestLocalSystem kills the local system;
-// `make kills` sets it.
+// killsVariable is how often TestLocalSystem kills the local system; `make kills` sets it.
 const killsVariable = "KILLS"
 
 // localSystem is the program of `make run` as a process with children of its own.
 type localSystem struct {
-	t           *testing.T
-	program     string
-	data        string
-	temp        string // its TMPDIR
-	api         int
-	gateway     int
-	credentials system.Credentials
+	t             *testing.T
+	program, data string
+	temp          string // its TMPDIR
+	api, gateway  int
+	credentials   system.Credentials
 
 	command *exec.Cmd
 	output  logtest.Buffer
@@ -175,15 +172,13 @@ func (s *localSystem) apiURL() string {
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.api))
 }
 
-// senders post readings to the gateway for as long as ctx lives, each once. One in
-// five is too hot.
+// senders post readings to the gateway for as long as ctx lives, each once. One in five is too hot.
 type senders struct {
 	url     string
 	client  *http.Client
 	running sync.WaitGroup
 
-	answered atomic.Int64
-	next     atomic.Int64
+	answered, next atomic.Int64
 }
 
 const sendInterval = 20 * time.Millisecond
@@ -237,9 +232,8 @@ func TestLocalSystem(t *testing.T) {
 	})
 }
 
-// localSystemLosesNothing kills the program and its PostgreSQL again and again, under
-// load. At the end every reading that was answered is stored once, and so is every
-// alert that it calls for.
+// localSystemLosesNothing kills the program and its PostgreSQL again and again, under load. At the end every reading
+// that was answered is stored once, and so is every alert that it calls for.
 func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 	t.Helper()
 	local.start()
@@ -282,14 +276,12 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 	sum := settle(t, local, account, nodes)
 	t.Logf("%d kills of %d processes in all: %d readings sent, %d answered, %d without an answer, %d stored, %d alerts stored",
 		times, victims, sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Alerted)
-	if sum.Unexplained > 0 || sum.Duplicated > 0 || sum.Alerted == 0 || sum.Answered < 100*times {
-		t.Errorf("%+v", sum)
-	}
+	must.Hold(t, sum.Unexplained == 0 && sum.Duplicated == 0 && sum.Alerted != 0 && sum.Answered >= 100*times,
+		"%+v", sum)
 }
 
-// settle starts what was killed once more, in this process, waits until everything is
-// delivered, and compares what was answered with what is stored, and that with what the
-// API shows.
+// settle starts what was killed once more, in this process, waits until everything is delivered, and compares what was
+// answered with what is stored, and that with what the API shows.
 func settle(t *testing.T, local *localSystem, account *ledger.Ledger, nodes []string) ledger.Totals {
 	t.Helper()
 	s := must.Get(system.Start(t.Context(), system.Options{DataDir: local.data, Clock: time.Now, Log: logging.Discard()}))(t)
@@ -318,15 +310,13 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	local.start()
 	first := local.credentials
 
-	// kill -9 of the program alone: PostgreSQL gets a signal from the kernel, and is
-	// still about when the next one starts.
+	// kill -9 of the program alone: PostgreSQL gets a signal from the kernel, and is still about when the next one starts.
 	before := local.processes()
 	_ = local.command.Process.Kill()
 	t.Logf("the program ended: %v", <-local.exited)
 	local.start()
-	if local.credentials != first || first.Password == "" {
-		t.Errorf("sign in with %v, before with %v", local.credentials, first)
-	}
+	must.Hold(t, local.credentials == first && first.Password != "",
+		"sign in with %v, before with %v", local.credentials, first)
 	must.Eventually(t, "the end of processes", func() bool { return !slices.ContainsFunc(before, running) })
 
 	all := local.processes()
@@ -346,10 +336,8 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 		}
 		_ = listener.Close()
 	}
-	if left, err := os.ReadDir(local.temp); err != nil || len(left) > 0 {
-		t.Errorf("temporary files are left: %v, %v", left, err)
-	}
-	if _, err := os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("PostgreSQL did not end in order: %v", err)
-	}
+	left, err := os.ReadDir(local.temp)
+	must.Hold(t, err == nil && len(left) == 0, "temporary files are left: %v, %v", left, err)
+	_, err = os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid"))
+	must.Hold(t, errors.Is(err, fs.ErrNotExist), "PostgreSQL did not end in order: %v", err)
 }

@@ -3,6 +3,7 @@ package trial_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,12 +54,9 @@ func TestBetterThanTheBaselines(t *testing.T) {
 		}
 		must.Equal(t, "episodes, by stretches of alarms less than half an hour apart", begun, len(scores[i].Episodes))
 	}
-	if ours.Right*10 < ours.Caught*8 {
-		t.Errorf("the first reason of %d is right for %d", ours.Caught, ours.Right)
-	}
-	if trial.PRAUC(tracks, scores, now) <= trial.PRAUC(tracks, rates, now) {
-		t.Error("the readings of faults are no more apart than by the rate of change")
-	}
+	must.Hold(t, ours.Right*10 >= ours.Caught*8, "the first reason of %d is right for %d", ours.Caught, ours.Right)
+	must.Hold(t, trial.PRAUC(tracks, scores, now) > trial.PRAUC(tracks, rates, now),
+		"the readings of faults are no more apart than by the rate of change")
 }
 
 // A whole room that warms is told of, though every neighbour warms too.
@@ -71,8 +69,7 @@ func TestRoomIsNotExcused(t *testing.T) {
 	}
 }
 
-// What becomes of a node that changes for good, or comes back: an episode at most, and
-// judged as before a day later.
+// What becomes of a node that changes for good, or comes back: an episode at most, and judged as before a day later.
 func TestLasting(t *testing.T) {
 	t.Parallel()
 	healthy, _ := made(13, 7*day, 10*day, nil)
@@ -181,9 +178,8 @@ func TestMeasure(t *testing.T) {
 		if o := trial.Measure(tracks, scores, 4, at(500).Add(-time.Second)); o.Events != 1 || o.Caught != 0 || math.Abs(o.False-2*30*24*60/(heard-500+1.0/60)) > 1e-6 {
 			t.Errorf("%v: from later on: %+v", gap, o)
 		}
-		if area := trial.PRAUC(tracks, scores, time.Time{}); area < 0.02 || area > 0.1 {
-			t.Errorf("%v: area %.3f", gap, area)
-		}
+		area := trial.PRAUC(tracks, scores, time.Time{})
+		must.Hold(t, area >= 0.02 && area <= 0.1, "%v: area %.3f", gap, area)
 		must.Equal(t, "threshold, that of the most of its hours", 5.0, trial.Learned(tracks, scores, 30, at(2999)))
 	}
 }
@@ -198,9 +194,8 @@ func TestForecast(t *testing.T) {
 			rise := 0.2 * max(0, at.Sub(now.Add(day)).Minutes())
 			track.Readings = append(track.Readings, reading.Reading{Time: at, Temperature: min(22+rise, peak), Humidity: 40})
 		}
-		if f := trial.Forecast([]trial.Track{track}, now); math.Abs(f.False-want) > 0.1 {
-			t.Errorf("a rise to %g °C: %+v", peak, f)
-		}
+		f := trial.Forecast([]trial.Track{track}, now)
+		must.Hold(t, math.Abs(f.False-want) <= 0.1, "a rise to %g °C: %+v", peak, f)
 	}
 }
 
@@ -325,8 +320,81 @@ func TestLostCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 				break
 			}
 		}
-		if coolest >= 32 {
-			t.Errorf("seed %d: told at %.1f °C", seed, coolest)
+		must.Hold(t, coolest < 32, "seed %d: told at %.1f °C", seed, coolest)
+	}
+}
+
+func readTracks(t *testing.T, text string) ([]trial.Track, int) {
+	t.Helper()
+	nodes, skipped, err := trial.ReadTracks(strings.NewReader(text))
+	must.Do(t, err)
+	return nodes, skipped
+}
+
+func TestReadTracks(t *testing.T) {
+	t.Parallel()
+	nodes, skipped := readTracks(t, `timestamp,temperature,node_id,humidity,label
+2026-03-01T12:01:00Z,21,b,,1
+2026-03-01T12:00:00Z,20,b,40,0
+2026-03-01T12:00:00Z,25,b,41,1
+2026-03-01T12:00:30Z,,b,40,0
+2026-03-01T12:00:30Z,400,b,40,0
+2026-03-01 12:00:00,20,a,40,
+0001-01-01T00:00:00Z,20,a,40,
+1999-12-31T23:59:59Z,20,a,40,
+2100-01-01T00:00:00Z,20,a,40,
+9999-12-31T23:59:59Z,20,c,40,
+`)
+	if skipped != 7 || len(nodes) != 2 {
+		t.Fatalf("%d, %+v", skipped, nodes)
+	}
+	b := nodes[0]
+	if b.Node != "b" || len(b.Readings) != 2 || b.Readings[0].Temperature != 20 || !math.IsNaN(b.Readings[1].Humidity) || b.Labels[0] || !b.Labels[1] {
+		t.Errorf("%+v", b)
+	}
+	a := nodes[1]
+	must.Hold(t, a.Labels == nil && a.Readings[0].Time.Equal(b.Readings[0].Time), "a node without labels: %+v", a)
+	for _, bad := range []string{"", "node_id,timestamp,temperature\n", "node_id,temperature\na,1\n", "node_id,timestamp,temperature\na,noon,1\n"} {
+		_, _, err := trial.ReadTracks(strings.NewReader(bad))
+		must.Hold(t, err != nil, "%q is accepted", bad)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	const series = "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,0\na,2026-03-01T12:01:00Z,20,"
+	for want, words := range map[bool][]string{
+		true:  {"1", "1.0", " 1"},
+		false: {"0", "0.0", "", " 0", " "},
+	} {
+		for _, word := range words {
+			nodes, _ := readTracks(t, series+word+"\n")
+			must.Hold(t, nodes[0].Labels[1] == want, "%q is read as %v", word, !want)
 		}
+	}
+	for _, word := range []string{"2", "-1", "NaN", "n", "ok", "score", "nonsense"} {
+		_, _, err := trial.ReadTracks(strings.NewReader(series + word + "\n"))
+		must.Hold(t, err != nil && strings.HasPrefix(err.Error(), "line 3: label \""+word+"\""), "%q: %v", word, err)
+	}
+	nodes, _ := readTracks(t, "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,\n")
+	must.Hold(t, nodes[0].Labels == nil, "a node without labels is labelled")
+}
+
+func TestQuicken(t *testing.T) {
+	t.Parallel()
+	n := trial.Track{Readings: make([]reading.Reading, 100)}
+	begin := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	every := func(interval time.Duration) {
+		for i := range n.Readings {
+			n.Readings[i].Time = begin.Add(time.Duration(i) * interval)
+		}
+	}
+	every(time.Minute)
+	if quick := n.Quickened(); n.Slow() || quick.Interval() != time.Minute {
+		t.Errorf("a node that sends every minute was quickened to %v", quick.Interval())
+	}
+	every(time.Hour)
+	if quick := n.Quickened(); !n.Slow() || quick.Interval() != 30*time.Second || n.Interval() != time.Hour {
+		t.Errorf("quickened to %v, itself %v", quick.Interval(), n.Interval())
 	}
 }

@@ -21,9 +21,8 @@ const (
 	mainPackage  = "functions.local/app"
 )
 
-// generated stands for the main that the buildpack generates when the root package imports
-// the framework's package functions itself: what is registered in an init is served.
-// Otherwise it looks for a Go function of the target's name.
+// generated stands for the main that the buildpack generates when the root package imports the framework's package
+// functions itself: what is registered in an init is served. Otherwise it looks for a Go function of the target's name.
 const generated = `package main
 
 import (
@@ -40,9 +39,8 @@ func main() {
 }
 `
 
-// buildpack does with a function's archive, in an empty folder, what Google's Go
-// buildpack does, and returns the program. The steps are those of
-// https://github.com/GoogleCloudPlatform/buildpacks, read at commit 21f28de8:
+// buildpack does with a function's archive, in an empty folder, what Google's Go buildpack does, and returns the
+// program. The steps are those of https://github.com/GoogleCloudPlatform/buildpacks, read at commit 21f28de8:
 //
 //   - cmd/go/functions_framework/lib/lib.go: BuildFn moves the source into a
 //     folder of its own. createMainGoMod, for a source with a go.mod and no
@@ -147,9 +145,8 @@ func toolchain(ctx context.Context, folder string, words ...string) (string, err
 	return strings.TrimSpace(string(output)), nil
 }
 
-// TestBuildpackSeesDirectImportsOnly has Google's own buildpack build a function that
-// registers by way of another package of ours: it does not see it and looks for a Go
-// function of the target's name.
+// TestBuildpackSeesDirectImportsOnly has Google's own buildpack build a function that registers by way of another
+// package of ours: it does not see it and looks for a Go function of the target's name.
 func TestBuildpackSeesDirectImportsOnly(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("BUILDPACKS") == "" {

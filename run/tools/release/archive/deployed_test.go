@@ -17,8 +17,7 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestConfigsMatchTerraform compares the variables that terraform sets
-// with those that the functions read.
+// TestConfigsMatchTerraform compares the variables that terraform sets with those that the functions read.
 func TestConfigsMatchTerraform(t *testing.T) {
 	t.Parallel()
 	components := tfenv.Read(t, filepath.Join(root, "terraform"), "")

@@ -41,8 +41,7 @@ type published struct {
 	sbom       string
 }
 
-// publish builds the image on a base as distroless's is: certificates, users and
-// no shell.
+// publish builds the image on a base as distroless's is: certificates, users and no shell.
 func publish(t *testing.T) published {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
@@ -102,8 +101,7 @@ func (p published) unpacked(t *testing.T) string {
 	}
 }
 
-// TestImage publishes one image, since linking the program takes most of the time, and
-// looks at it from all sides.
+// TestImage publishes one image, since linking the program takes most of the time, and looks at it from all sides.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	p := publish(t)
@@ -132,15 +130,13 @@ func isReproducible(t *testing.T, first published) {
 	if c.User != nonroot || !slices.Equal(c.Entrypoint, []string{"/server"}) || len(c.Cmd) != 0 || len(c.Env) != 0 || file.Created.Unix() != 0 {
 		t.Errorf("runs %q %q as %q with %q, made at %s", c.Entrypoint, c.Cmd, c.User, c.Env, file.Created)
 	}
-	if len(file.RootFS.DiffIDs) != 2 || file.OS != "linux" || file.Architecture != "amd64" {
-		t.Errorf("%d layers for %s/%s", len(file.RootFS.DiffIDs), file.OS, file.Architecture)
-	}
+	must.Hold(t, len(file.RootFS.DiffIDs) == 2 && file.OS == "linux" && file.Architecture == "amd64",
+		"%d layers for %s/%s", len(file.RootFS.DiffIDs), file.OS, file.Architecture)
 }
 
-// startsContained starts the program as Cloud Run does, as nobody and with nothing but the
-// image's files, and without its settings: it names them. With those of terraform it is
-// started by run/server's TestStartsAsDeployed. Where the test is not root it cannot change
-// the root folder or the user, and starts the program alone.
+// startsContained starts the program as Cloud Run does, as nobody and with nothing but the image's files, and without
+// its settings: it names them. With those of terraform it is started by run/server's TestStartsAsDeployed. Where the
+// test is not root it cannot change the root folder or the user, and starts the program alone.
 func startsContained(t *testing.T, p published) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -153,9 +149,8 @@ func startsContained(t *testing.T, p published) {
 		c.SysProcAttr = &syscall.SysProcAttr{Chroot: folder, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 	}
 	c.Env = []string{}
-	if output, err := c.CombinedOutput(); err == nil || !strings.Contains(string(output), "SECRET_KEY is required") {
-		t.Errorf("%v\n%s", err, output)
-	}
+	output, err := c.CombinedOutput()
+	must.Hold(t, err != nil && strings.Contains(string(output), "SECRET_KEY is required"), "%v\n%s", err, output)
 }
 
 // hasBill finds the bill by the image. It names exactly what is in it.
@@ -216,9 +211,8 @@ func TestBillNamesThePages(t *testing.T) {
 	if got := names("run/dashboard/site/built/index.html"); !slices.Contains(got, "pkg:npm/preact") || !slices.Contains(got, "pkg:npm/%40tanstack/preact-query") || slices.Contains(got, "pkg:npm/vite") || slices.Contains(got, "pkg:npm/redoc") {
 		t.Errorf("the dashboard: %q", got)
 	}
-	if got := names("run/api/pages/site/built/redoc.standalone.js"); !slices.Contains(got, "pkg:npm/redoc") || !slices.Contains(got, "pkg:npm/preact") {
-		t.Errorf("both: %q", got)
-	}
+	got := names("run/api/pages/site/built/redoc.standalone.js")
+	must.Hold(t, slices.Contains(got, "pkg:npm/redoc") && slices.Contains(got, "pkg:npm/preact"), "both: %q", got)
 }
 
 // TestErrors says what is missing.

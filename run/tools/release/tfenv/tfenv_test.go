@@ -22,9 +22,7 @@ func TestRead(t *testing.T) {
 		"DB_MAX_CONNS": "4", "ALERT_TOPIC": tfenv.AlertTopic, "DEAD_LETTER_TOPIC": "projects/stand-in/topics/data-of-stand-in-dead-letter",
 		"MAX_ALLOWED_TEMP": "50", "MODEL_BUCKET": tfenv.Bucket,
 	} {
-		if !slices.Contains(detect, name+"="+want) {
-			t.Errorf("detect's %s is not %s: %q", name, want, detect)
-		}
+		must.Hold(t, slices.Contains(detect, name+"="+want), "detect's %s is not %s: %q", name, want, detect)
 	}
 	migrate := components["migrate"]
 	at := slices.IndexFunc(migrate, func(variable string) bool { return strings.HasPrefix(variable, "DB_USERS=") })

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+)
+
+// TestEviction opens two connections from each of two addresses, one after the other, all
+// that there may be, has requests begin on some, and opens one from a third address.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		busy []int
+		want int
+	}{
+		"the one that is idle for the longest": {nil, 0},
+		"requests under way are spared":        {[]int{0}, 1},
+		"of other addresses too":               {[]int{0, 2}, 1},
+		"idle ones of another address first":   {[]int{0, 2, 1}, 3},
+		"the oldest request":                   {[]int{2, 0, 1, 3}, 2},
+	} {
+		l := newConnections(t.Context(), nil, 4, 4, logging.Discard())
+		var open []*connection
+		for _, address := range []string{"a", "b", "a", "b"} {
+			open = append(open, &connection{among: l, address: address})
+			l.admit(open[len(open)-1])
+			l.stateChanged(open[len(open)-1], http.StateNew)
+		}
+		for _, i := range c.busy {
+			l.stateChanged(open[i], http.StateActive)
+		}
+		victim, ok := l.admit(&connection{among: l, address: "c"})
+		if got := slices.Index(open, victim); !ok || got != c.want {
+			t.Errorf("%s: connection %d is closed, want %d; the new one is admitted: %t", name, got, c.want, ok)
+		}
+	}
+}
+
+// TestPace lets the backlog meet lines of several kinds.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	good := newBatchPacer()
+	for range 10 {
+		must.Equal(t, "pause after a batch of 2 ms", 2*time.Millisecond, good.next(2*time.Millisecond, false))
+	}
+	must.Equal(t, "a batch has readings after ten quick ones", largestBatch, good.size)
+	pause := good.next(0, false)
+	must.Hold(t, pause >= time.Millisecond, "a pause of %s leaves a live reading no room", pause)
+
+	// With live readings the pause is three times the batch.
+	must.Equal(t, "pause beside live readings", 6*time.Millisecond, good.next(2*time.Millisecond, true))
+	must.Equal(t, "a batch has readings beside live ones", largestWithLive, good.size)
+	must.Equal(t, "a pause on a long line", 100*time.Millisecond+longestWithLive, good.next(100*time.Millisecond, true))
+	good.next(2*time.Millisecond, true)
+	must.Equal(t, "pause after them", 2*time.Millisecond, good.next(2*time.Millisecond, false))
+	must.Equal(t, "a batch has readings after them", 2*largestWithLive, good.size)
+
+	// A line that a large batch fills: 20 ms there and back, and 1 ms for each reading.
+	filled := newBatchPacer()
+	took := func() time.Duration { return 20*time.Millisecond + time.Duration(filled.size)*time.Millisecond }
+	for range 20 {
+		filled.next(took(), false)
+	}
+	for range 100 {
+		filled.next(took(), false)
+		must.Hold(t, filled.size >= 1 && filled.size <= 16,
+			"batches of %d readings delay a live one by as many ms", filled.size)
+	}
+
+	// A line that has become slow for good.
+	slow := newBatchPacer()
+	slow.next(2*time.Millisecond, false)
+	for range 200 {
+		slow.next(300*time.Millisecond, false)
+	}
+	must.Hold(t, slow.size >= largestBatch/2,
+		"batches of %d readings for ever, since the line was faster once", slow.size)
+}
