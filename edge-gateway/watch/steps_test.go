@@ -77,6 +77,22 @@ class Handler(Debugging):
 	}
 }
 
+// TestEachRecipientIsAStep holds that nobody whom a URL names is left out, by whichever name and how
+// often it has them, in an order that a restart keeps.
+func TestEachRecipientIsAStep(t *testing.T) {
+	t.Parallel()
+	const mail = "smtp://mail.example.com:587/?from=w%40example.com"
+	const ana, ben, eve = mail + "&to=ana%40example.com", mail + "&to=ben%40example.com", mail + "&to=eve%40example.com"
+	for query, want := range map[string][]string{
+		"&to=ana@example.com&toaddresses=ben@example.com,eve@example.com": {ana, ben, eve},
+		"&toaddresses=ben@example.com&To=ana@example.com,":                {ana, ben},
+		"&to=ana@example.com&to=ben@example.com,, eve@example.com":        {ana, ben, eve},
+		"&to=,": {mail + "&to=,"}, // watch test says so
+	} {
+		must.Equal(t, "recipients of "+query, want, destinations(mail+query, telegramAPI))
+	}
+}
+
 // TestMailServerHangs sends by a mail server that accepts connections and says nothing. When it goes
 // on, nothing of a try that has failed arrives: each would be a message more.
 func TestMailServerHangs(t *testing.T) {
