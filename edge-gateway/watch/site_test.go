@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 )
 
@@ -313,6 +315,36 @@ func TestAway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSiteIsWrittenWhenItChanges spares the card: readings alone write nothing.
+func TestSiteIsWrittenWhenItChanges(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "http://service", "  - {name: first, command: [/bin/true]}\n")
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{service: &service{sensors: []sensor{{ID: "n1", Name: "Rack 1", RoomID: 1}}}}
+		watching, closeJournal, err := Open(t.Context(), must.Get(Load(path, nil))(t), &http.Client{Transport: w}, time.Now, logging.Discard())
+		must.Do(t, err)
+		defer closeJournal()
+		go watching.refresh(t.Context())
+		file := filepath.Join(filepath.Dir(path), siteFile)
+		later := func(change func(*sensor)) os.FileInfo {
+			w.service.mu.Lock()
+			change(&w.service.sensors[0])
+			w.service.mu.Unlock()
+			time.Sleep(overviewEvery + time.Second)
+			return must.Get(os.Stat(file))(t)
+		}
+		first := later(func(*sensor) {})
+		read := later(func(s *sensor) { s.Timestamp = new(time.Now()) })
+		must.Equal(t, "the file after a reading is the same", true, os.SameFile(first, read))
+		watching.mu.Lock()
+		must.Equal(t, "the watch has the reading's time", true, watching.site.Sensors[0].Timestamp != nil)
+		watching.mu.Unlock()
+		named := later(func(s *sensor) { s.Name = "Rack 9" })
+		must.Equal(t, "the file after a change is the same", false, os.SameFile(read, named))
+		must.Contain(t, "the file", string(must.Get(os.ReadFile(file))(t)), "Rack 9")
+	})
 }
 
 // TestGatewaysClockIsSetBack has a gateway whose clock is a day ahead for a while, without an uplink. Once
