@@ -317,6 +317,41 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// TestRestartWhileItIsHot has a watch begin anew, without the API, long after it became too hot. Its
+// first question to the gateway is for the whole hour: people are told even if the heat has killed
+// the nodes minutes before, and nobody is told twice.
+func TestRestartWhileItIsHot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ stopped, nodesDie string }{
+		"it stopped before":             {"01:59:50", "23:00:00"},
+		"it stopped before, nodes died": {"01:59:50", "02:12:00"},
+		"people were told":              {"02:10:00", "23:00:00"},
+		"people were told, nodes died":  {"02:10:00", "02:12:00"},
+	} {
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
+			w := newWorld(t, "  - {name: first, causes: [too_hot], command: [/bin/true]}\n", func(now time.Time, sensor int) float64 {
+				switch {
+				case sensor == 0:
+					return 22 // by the door
+				case now.Format(time.TimeOnly) >= c.nodesDie:
+					return 0
+				}
+				return lossOfCooling(now, sensor)
+			})
+			until("01:59:30")
+			w.set(&w.cut, true)
+			until(c.stopped)
+			w.end()
+			until("02:20:00")
+			w.end = w.begin()
+			until("02:22:00")
+			if told := w.with("told", "CRITICAL: Hall A: too hot", "(judged on site)"); len(told) != 1 {
+				t.Errorf("told %q of %q", told, w.logged)
+			}
+		})
+	}
+}
+
 // TestSiteIsWrittenWhenItChanges spares the card: readings alone write nothing.
 func TestSiteIsWrittenWhenItChanges(t *testing.T) {
 	t.Parallel()
