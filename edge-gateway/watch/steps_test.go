@@ -352,6 +352,32 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestHoursHoldBackCalls has a step by day. A call outside its hours waits until they begin, and is none
+// if the incident ends before; an end does not wait: somebody may be on the way.
+func TestHoursHoldBackCalls(t *testing.T) {
+	t.Parallel()
+	steps := []Step{{Name: "a", AtMost: new(30), zone: time.UTC, hours: []hours{must.Get(parseHours("Mon-Fri 08:00-18:00"))(t)}}}
+	s := newState()
+	at := func(id int64, clock string, event incident.Event, calls bool, want ...string) {
+		t.Helper()
+		now := must.Get(time.Parse(time.DateTime, "2026-03-02 "+clock))(t)
+		i := hot(id)
+		s.apply(steps, Change{Event: event, Calls: calls, IncidentID: id, Incident: &i}, now)
+		var due []string
+		for _, j := range s.Queue {
+			due = append(due, j.Event+" "+j.Due.Format(time.DateTime))
+		}
+		must.Equal(t, string(event)+" at "+clock, want, due)
+	}
+	at(1, "17:59:00", incident.EventStarted, true, "start 2026-03-02 17:59:00")
+	s.Queue = nil // it was sent
+	at(1, "19:00:00", incident.EventWorse, true, "again 2026-03-03 08:00:00")
+	at(1, "20:00:00", incident.EventEnded, false, "end 2026-03-02 20:00:00")
+	s.Queue = nil
+	at(2, "21:00:00", incident.EventStarted, true, "start 2026-03-03 08:00:00")
+	at(2, "22:00:00", incident.EventEnded, false)
+}
+
 // TestFlood has more messages than a step may send in an hour: what is critical comes first, and
 // the rest is one digest.
 func TestFlood(t *testing.T) {
