@@ -154,14 +154,19 @@ func TestBound(t *testing.T) {
 	must.Equal(t, "messages come out of a full outbox", kept-4, len(drain(t, box, 3)))
 }
 
-// TestLastByte holds that a record which just fits is kept, and again once it was taken out.
+// TestLastByte holds that a record which just fits is kept, and again once it was taken out, and that
+// one which does not fit costs the card nothing.
 func TestLastByte(t *testing.T) {
 	t.Parallel()
-	box := open(t, t.TempDir(), Options{Clock: time.Now, MaxBytes: recordSize + int64(len("whole"))})
+	operations := 0
+	counted := hooked{hook: func(_ operation, run func() error) error { operations++; return run() }}
+	box := open(t, t.TempDir(), Options{Clock: time.Now, MaxBytes: recordSize + int64(len("whole")), disk: counted})
 	add(t, box, "whole")
 	take(t, box, 1)
 	add(t, box, "whole")
+	before := operations
 	must.Fail(t, "Append to a full outbox", box.Append(rec("whole")), ErrFull)
+	must.Equal(t, "operations of the disk for a record without room", 0, operations-before)
 	must.Equal(t, "it writes", false, box.writing)
 
 	dir := t.TempDir()
