@@ -65,6 +65,15 @@ func TestProbe(t *testing.T) {
 		t.Errorf("Probe = %s, %v", took, err)
 	}
 	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
+	reads, now := 0, time.Time{}
+	slowest := must.Get(Probe(dir, func() time.Time { // the second of the writes is slow
+		if reads++; reads == 4 {
+			now = now.Add(time.Second)
+		}
+		now = now.Add(time.Millisecond)
+		return now
+	}))(t)
+	must.Equal(t, "the slowest write", time.Second+time.Millisecond, slowest)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	must.Do(t, os.WriteFile(elsewhere, nil, 0o600))
 	must.Do(t, os.Symlink(elsewhere, filepath.Join(dir, "probe"))) // whoever may write here wants root to write there
@@ -109,6 +118,8 @@ func TestLate(t *testing.T) {
 		now = now.Add(5 * time.Second)
 	}
 	must.Equal(t, "attempts in 20 seconds", 3, attempts)
+	now = now.Add(-24 * time.Hour)
+	must.Equal(t, "attempts once the clock is set back", 4, func() int { _ = box.Stats(); return attempts }())
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
 	must.Do(t, add(box, "kept"))

@@ -344,7 +344,8 @@ func TestCursorSparesTheCard(t *testing.T) {
 }
 
 // TestNumbersAreNotUsedTwice keeps a cursor from hiding messages of a later
-// segment of the same number, once all segments have been removed.
+// segment of the same number, once all segments have been removed, or the last one, whose messages a
+// clock that was set back has made older than those before.
 func TestNumbersAreNotUsedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -352,6 +353,17 @@ func TestNumbersAreNotUsedTwice(t *testing.T) {
 		box := open(t, dir, options())
 		add(t, box, numbered(i, i+3)...)
 		must.Equal(t, fmt.Sprintf("round %d", i), numbered(i, i+3), drain(t, box, 9))
+		must.Do(t, box.Close())
+	}
+	dir = t.TempDir()
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	o := Options{Clock: func() time.Time { return now }, Retain: time.Hour}
+	for _, at := range []time.Duration{0, -2 * time.Hour, -30 * time.Minute, 0} {
+		now = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).Add(at)
+		must.Do(t, open(t, dir, o).Close()) // it removes what need not be retained
+		box := open(t, dir, o)
+		add(t, box, at.String())
+		must.Equal(t, "messages at "+now.String(), []string{at.String()}, drain(t, box, 9))
 		must.Do(t, box.Close())
 	}
 }
