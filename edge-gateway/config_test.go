@@ -131,6 +131,7 @@ func TestDoctor(t *testing.T) {
 	server := startPubSub(t)
 	p := newProcess(t, server.Addr)
 	p.start()
+	must.Eventually(t, "the gateway publishes", func() bool { h := p.health(); return h != nil && h.Publishing.Up })
 	var out bytes.Buffer
 	err := runDoctor(t.Context(), nil, p.environ, &out, time.Now)
 	if err != nil && !errors.Is(err, errProblemsFound) {

@@ -87,6 +87,7 @@ func TestCredentialsCome(t *testing.T) {
 		nil, time.Now, logger, options...)
 	box, call := startGateway(t, gateway.Config{ProbeEvery: time.Millisecond}, topic, logger)
 	key := pubsubtest.AccountKey(t, testProject, account, "https://oauth2.googleapis.com/token")
+	must.Contain(t, "health before a reading", call(http.MethodGet, "/health", ""), `"up":false`)
 	for i, content := range [][]byte{nil, []byte("{}"), key[:len(key)/2]} {
 		if content != nil {
 			must.Do(t, os.WriteFile(path, content, 0o600))
@@ -100,7 +101,7 @@ func TestCredentialsCome(t *testing.T) {
 	must.Eventually(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
 	must.Equal(t, "answer with credentials", `200 {"status":"published","message_id":"9"}`,
 		call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`))
-	must.Contain(t, "health", call(http.MethodGet, "/health", ""), `"status":"healthy"`)
+	must.Contain(t, "health", call(http.MethodGet, "/health", ""), `"status":"healthy"`, `"up":true`)
 	must.Hold(t, !strings.Contains(log.String(), "PRIVATE KEY"), "the key is in the log")
 }
 

@@ -291,7 +291,10 @@ func TestGateway(t *testing.T) {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/"+door, strings.NewReader(body))
 		handler.ServeHTTP(httptest.NewRecorder(), request)
 	}
-	expect(t, look(site("v2", nil)), "gateway", Problem, "answers on port", "version v2, 0 nodes", "publishes, since", "has trouble with its outbox: permission denied")
+	expect(t, look(site("v2", nil)), "gateway", Problem, "answers on port", "version v2, 0 nodes", "has trouble with its outbox: permission denied")
+	publishes := site("v2", nil)
+	post(publishes, "message", message)
+	expect(t, look(publishes), "gateway", Problem, "version v2, 1 node", "publishes, since")
 	expect(t, look(site("v1", nil)), "gateway", Problem, "runs version v1, installed is v2")
 	away := site("v2", os.ErrDeadlineExceeded)
 	post(away, "message", message)

@@ -3,8 +3,12 @@ package enrolment_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -230,6 +234,40 @@ func TestPairKey(t *testing.T) {
 		if s := again(); !s.Revoked() || kind(s.Ready()) != "revoked" || !errors.Is(s.Problem(t.Context()), enrolment.ErrRevoked) {
 			t.Errorf("started again it is blocked by %v", s.Ready())
 		}
+	}
+}
+
+// TestNewCodeAfterARevocation has a revoked gateway enrolled with a new code: it has another key, and
+// takes readings. The same code again goes on with the identity that it gave.
+func TestNewCodeAfterARevocation(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Revoked = true })
+	old := m.api.Key()
+	var key ed25519.PublicKey
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in wire.EnrolRequest
+		must.Do(t, json.NewDecoder(r.Body).Decode(&in))
+		key = in.PublicKey
+		must.Do(t, json.NewEncoder(w).Encode(wire.EnrolReply{GatewayID: "gw-cellar2", Confirmed: in.Confirm}))
+	}))
+	t.Cleanup(api.Close)
+	var first ed25519.PublicKey
+	for _, former := range []string{enrolmenttest.ID, ""} {
+		ended := ""
+		must.Get(enrolment.Enrol(t.Context(), m.folder, "KLMNO-PQRST", api.URL, func(o enrolment.Offer) bool {
+			if o.Former != nil {
+				ended = o.Former.GatewayID
+			}
+			return true
+		}))(t)
+		must.Equal(t, "the enrolment that ends", former, ended)
+		id := must.Get(enrolment.Load(m.folder))(t)
+		must.Equal(t, "the gateway", "gw-cellar2", id.GatewayID)
+		must.Equal(t, "revoked", false, enrolment.NewSession(id, m.clock, m.clock.Now, "v1", true, logging.Discard()).Revoked())
+		must.Equal(t, "it has the revoked key", false, key.Equal(old))
+		must.Equal(t, "it has a third key", false, first != nil && !key.Equal(first))
+		first = key
 	}
 }
 

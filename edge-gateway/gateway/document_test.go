@@ -132,7 +132,7 @@ func TestDocument(t *testing.T) {
 		{"", "GET /api/v1/nodes", "", 200, `{"nodes":[],"total":0}`},
 		{"busy", "GET /api/v1/nodes", "", 200, ""},
 		{"", "GET /api/v1/openapi", "", 200, ""},
-		{"", "GET /health", "", 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":true,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":{"instance":"monitor-gateway._http._tcp.local","host":"monitor-gateway.local","links":null}}`},
+		{"", "GET /health", "", 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":false,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":{"instance":"monitor-gateway._http._tcp.local","host":"monitor-gateway.local","links":null}}`},
 		{"away", "GET /health", "", 200, ""},
 		{"lost", "GET /health", "", 200, ""},
 		{"", "GET /metrics", "", 200, ""},

@@ -252,6 +252,9 @@ func TestNodesSurviveARestart(t *testing.T) {
 	if got := list(23*time.Hour + 30*time.Minute); strings.Contains(got, `"old"`) || !strings.Contains(got, `"n1"`) {
 		t.Errorf("a day after the last word of one %s", got)
 	}
+	for name, begun := range map[string]time.Time{"1970": time.Unix(60, 0), "the year of its systemd": s.clock().AddDate(-3, 0, 0)} {
+		must.Contain(t, "the list of a machine that begins in "+name, list(begun.Sub(s.clock())), `"total":2`)
+	}
 	for name, content := range map[string]string{
 		"half a file":     `[{"node_id":"n1","ip`,
 		"another file":    `{"nodes":7}`,

@@ -74,7 +74,7 @@ type Health struct {
 
 // Publishing says whether Pub/Sub takes readings.
 type Publishing struct {
-	Up    bool      `json:"up"`
+	Up    bool      `json:"up"` // false until Pub/Sub has taken one: unknown is not up
 	Since time.Time `json:"since"`
 	Error string    `json:"error,omitzero"` // why Pub/Sub is unavailable or refuses every message
 	// Refused counts the readings that Pub/Sub has refused for their content since the start.
@@ -207,7 +207,7 @@ func (m *monitor) health(w http.ResponseWriter, _ *http.Request) {
 	status, reasons := m.state()
 	h := Health{
 		Status: status, Reasons: reasons, Version: m.config.Version, Nodes: m.nodes.count(),
-		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.discarded.Load()},
+		Publishing: Publishing{Up: !down && m.sender.uplink.acknowledged() > 0, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.discarded.Load()},
 		Outbox:     OutboxHealth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged},
 	}
 	if stats.Err != nil {

@@ -59,8 +59,9 @@ func (g *Gateway) saveNodes(ctx context.Context) {
 	}
 }
 
-// readNodes returns the file's nodes that were seen within a day. A damaged file, or an empty path,
-// has none, and invalid entries are left out.
+// readNodes returns the file's nodes that were seen within a day, or later than now: a machine
+// without a battery starts with an old time. A damaged file, or an empty path, has none, and invalid
+// entries are left out.
 func readNodes(path string, now time.Time) []NodeInfo {
 	file, err := os.Open(path) //nolint:gosec // the setting of whoever runs the gateway
 	if err != nil {
@@ -73,7 +74,7 @@ func readNodes(path string, now time.Time) []NodeInfo {
 	}
 	for _, n := range all {
 		_, err := netip.ParseAddr(n.Address)
-		if err == nil && reading.ValidateSensorID(n.NodeID) == nil && now.Sub(n.LastSeen).Abs() < nodesRemembered {
+		if err == nil && reading.ValidateSensorID(n.NodeID) == nil && now.Sub(n.LastSeen) < nodesRemembered {
 			valid = append(valid, n)
 		}
 	}

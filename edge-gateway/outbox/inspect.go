@@ -3,10 +3,8 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -40,13 +38,8 @@ const probes = 5
 // Probe returns the slowest of several durable writes in the folder of an outbox, without
 // opening the outbox: it writes and syncs a file of its own.
 func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error) {
-	// Not opened but made anew: it may be the doctor's, of root, or a link that root would follow.
-	path := filepath.Join(dir, "probe")
-	var f file
-	err = os.Remove(path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		f, err = osDisk{}.Open(path, toCreate)
-	}
+	// A name of its own: a gateway and its doctor may probe at once, and root follows no link here.
+	f, err := os.CreateTemp(dir, "probe")
 	if err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)
 	}
@@ -60,7 +53,7 @@ func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error
 		}
 		slowest = max(slowest, clock().Sub(started))
 	}
-	_ = os.Remove(path) // a gateway and its doctor may probe at once
+	_ = os.Remove(f.Name())
 	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)
 	}

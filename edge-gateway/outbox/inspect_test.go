@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,11 +63,30 @@ func TestProbe(t *testing.T) {
 	took, err := Probe(dir, time.Now)
 	must.Hold(t, err == nil && took > 0 && took <= time.Minute, "Probe = %s, %v", took, err)
 	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
-	// The disk became read-only while it was probed, and is writable again.
-	must.Do(t, os.WriteFile(filepath.Join(dir, "probe"), nil, 0o600))
-	must.Get(Probe(dir, time.Now))(t)                                // the disk was repaired
-	must.Do(t, os.Symlink("elsewhere", filepath.Join(dir, "probe"))) // whoever may write here wants root to write there
-	must.Get(Probe(dir, time.Now))(t)
+	reads, now := 0, time.Time{}
+	slowest := must.Get(Probe(dir, func() time.Time { // the second of the writes is slow
+		if reads++; reads == 4 {
+			now = now.Add(time.Second)
+		}
+		now = now.Add(time.Millisecond)
+		return now
+	}))(t)
+	must.Equal(t, "the slowest write", time.Second+time.Millisecond, slowest)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	must.Do(t, os.WriteFile(elsewhere, nil, 0o600))
+	must.Do(t, os.Symlink(elsewhere, filepath.Join(dir, "probe"))) // whoever may write here wants root to write there
+	before = files(t, dir)
+	var together sync.WaitGroup // a gateway and its doctor, again and again
+	for range 4 {
+		together.Go(func() {
+			for range 15 {
+				if _, err := Probe(dir, time.Now); err != nil {
+					t.Errorf("beside others Probe = %v", err)
+				}
+			}
+		})
+	}
+	together.Wait()
 	must.Equal(t, "the probes left something, or wrote elsewhere (-before +after)", before, files(t, dir))
 	must.Fail(t, "SyncFolder of no folder", (osDisk{}).SyncFolder(filepath.Join(dir, "none")), fs.ErrNotExist)
 	_, err = Probe(filepath.Join(dir, "none"), time.Now)
@@ -95,6 +115,8 @@ func TestLate(t *testing.T) {
 		now = now.Add(5 * time.Second)
 	}
 	must.Equal(t, "attempts in 20 seconds", 3, attempts)
+	now = now.Add(-24 * time.Hour)
+	must.Equal(t, "attempts once the clock is set back", 4, func() int { _ = box.Stats(); return attempts }())
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
 	must.Do(t, add(box, "kept"))

@@ -151,14 +151,19 @@ func TestBound(t *testing.T) {
 	must.Equal(t, "messages come out of a full outbox", kept-4, len(drain(t, box, 3)))
 }
 
-// TestLastByte holds that a record which just fits is kept, and again once it was taken out.
+// TestLastByte holds that a record which just fits is kept, and again once it was taken out, and that
+// one which does not fit costs the card nothing.
 func TestLastByte(t *testing.T) {
 	t.Parallel()
-	box := open(t, t.TempDir(), Options{Clock: time.Now, MaxBytes: recordSize + int64(len("whole"))})
+	operations := 0
+	counted := hooked{hook: func(_ operation, run func() error) error { operations++; return run() }}
+	box := open(t, t.TempDir(), Options{Clock: time.Now, MaxBytes: recordSize + int64(len("whole")), disk: counted})
 	add(t, box, "whole")
 	take(t, box, 1)
 	add(t, box, "whole")
+	before := operations
 	must.Fail(t, "Append to a full outbox", box.Append(rec("whole")), ErrFull)
+	must.Equal(t, "operations of the disk for a record without room", 0, operations-before)
 	must.Equal(t, "it writes", false, box.writing)
 
 	dir := t.TempDir()
@@ -333,7 +338,8 @@ func TestCursorSparesTheCard(t *testing.T) {
 }
 
 // TestNumbersAreNotUsedTwice keeps a cursor from hiding messages of a later
-// segment of the same number, once all segments have been removed.
+// segment of the same number, once all segments have been removed, or the last one, whose messages a
+// clock that was set back has made older than those before.
 func TestNumbersAreNotUsedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -341,6 +347,17 @@ func TestNumbersAreNotUsedTwice(t *testing.T) {
 		box := open(t, dir, options())
 		add(t, box, numbered(i, i+3)...)
 		must.Equal(t, fmt.Sprintf("round %d", i), numbered(i, i+3), drain(t, box, 9))
+		must.Do(t, box.Close())
+	}
+	dir = t.TempDir()
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	o := Options{Clock: func() time.Time { return now }, Retain: time.Hour}
+	for _, at := range []time.Duration{0, -2 * time.Hour, -30 * time.Minute, 0} {
+		now = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).Add(at)
+		must.Do(t, open(t, dir, o).Close()) // it removes what need not be retained
+		box := open(t, dir, o)
+		add(t, box, at.String())
+		must.Equal(t, "messages at "+now.String(), []string{at.String()}, drain(t, box, 9))
 		must.Do(t, box.Close())
 	}
 }

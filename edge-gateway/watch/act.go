@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -134,16 +135,19 @@ func destinations(configured, api string) []string {
 	query := parsed.Query()
 	switch parsed.Scheme {
 	case "smtp":
-		for name, to := range query {
-			if name := strings.ToLower(name); name != "to" && name != "toaddresses" {
-				continue
+		var to []string
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			if key := strings.ToLower(name); key == "to" || key == "toaddresses" {
+				to = append(to, query[name]...)
+				query.Del(name)
 			}
-			for address := range strings.SplitSeq(strings.Trim(to[0], ", "), ",") {
-				query.Set(name, strings.TrimSpace(address))
+		}
+		for address := range strings.SplitSeq(strings.Join(to, ","), ",") {
+			if address = strings.TrimSpace(address); address != "" {
+				query.Set("to", address)
 				parsed.RawQuery = query.Encode()
 				all = append(all, parsed.String())
 			}
-			break
 		}
 	case "telegram":
 		chats := strings.Trim(query.Get("chats"), ", ") + "," + strings.Trim(query.Get("channels"), ", ")
@@ -155,7 +159,8 @@ func destinations(configured, api string) []string {
 			}
 			all = append(all, to)
 		}
-	default:
+	}
+	if len(all) == 0 {
 		return []string{configured}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"coldaisle.dev/edge-gateway/api"
@@ -13,8 +14,11 @@ import (
 
 // client calls the API.
 type client struct {
-	http     *http.Client
-	api, key string
+	http         *http.Client
+	api, keyFile string
+
+	mu  sync.Mutex
+	key string
 }
 
 // callTimeout bounds a call; a long poll waits for 25 s.
@@ -26,13 +30,23 @@ func (c *client) get(ctx context.Context, path string, out any) error {
 	return err
 }
 
-// call is [api.Call] with the key.
+// call is [api.Call] with the key. After one that is refused it reads the file: people replace keys.
 func (c *client) call(ctx context.Context, method, path string, header http.Header, body, out any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	c.mu.Lock()
 	all := http.Header{"Authorization": {"Bearer " + c.key}}
+	c.mu.Unlock()
 	maps.Copy(all, header)
-	return api.Call(ctx, c.http, method, strings.TrimRight(c.api, "/")+path, all, body, out)
+	answer, err := api.Call(ctx, c.http, method, strings.TrimRight(c.api, "/")+path, all, body, out)
+	if api.IsStatus(err, http.StatusUnauthorized) {
+		if key, failed := secret(c.keyFile); failed == nil {
+			c.mu.Lock()
+			c.key = key
+			c.mu.Unlock()
+		}
+	}
+	return answer, err
 }
 
 // changes is one page of the log.

@@ -151,7 +151,7 @@ func orNot(err error, answers string) string {
 // Take takes an incident, for a command that a pager calls.
 func Take(ctx context.Context, c *Config, transport *http.Client, id int64) error {
 	path := fmt.Sprintf("/api/v1/incidents/%d/actions", id)
-	_, err := (&client{transport, c.API, c.key}).call(ctx, http.MethodPost, path, nil, map[string]string{"action": "take"}, nil)
+	_, err := (&client{http: transport, api: c.API, key: c.key}).call(ctx, http.MethodPost, path, nil, map[string]string{"action": "take"}, nil)
 	return err
 }
 
@@ -174,7 +174,7 @@ func Init(ctx context.Context, path string, answers Answers, transport *http.Cli
 	if err := checkURL(answers.URL); err != nil {
 		return errors.New("no notification service understands the URL: " + redact(err, answers.URL))
 	}
-	if err := (&client{transport, answers.API, answers.Key}).heartbeat(ctx, heartbeat{Name: answers.Name}); err != nil {
+	if err := (&client{http: transport, api: answers.API, key: answers.Key}).heartbeat(ctx, heartbeat{Name: answers.Name}); err != nil {
 		return fmt.Errorf("try the key at the API: %w", err)
 	}
 	name, err := json.Marshal(answers.Name)

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -211,11 +212,12 @@ func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
 	return &answer, err
 }
 
-// refresh reads the service's state, rules and sensors, and stores them.
+// refresh reads the service's state, rules and sensors, and stores them when they have changed.
 func (w *Watch) refresh(ctx context.Context) {
 	var tag string
 	var rulesAt time.Time
 	var seen *overview // the newest
+	var written []byte
 	for ; ctx.Err() == nil; _ = pause.For(ctx, overviewEvery) {
 		next := w.site
 		now := w.clock()
@@ -245,9 +247,15 @@ func (w *Watch) refresh(ctx context.Context) {
 		w.mu.Lock()
 		w.answered, w.overviewAt, tag, w.late, w.site = w.clock(), now, newTag, seen.Probe.Late, next
 		w.mu.Unlock()
+		next.Sensors = slices.Clone(next.Sensors)
+		for i := range next.Sensors {
+			next.Sensors[i].Timestamp = nil // it changes with each reading, and is old after a restart
+		}
 		text, err := json.Marshal(&next)
-		if err == nil {
-			err = statefile.Write(filepath.Join(w.config.State, siteFile), text)
+		if err == nil && !bytes.Equal(text, written) {
+			if err = statefile.Write(filepath.Join(w.config.State, siteFile), text); err == nil {
+				written = text
+			}
 		}
 		w.logFailure(ctx, "keeping rules and sensors", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 )
 
@@ -306,6 +308,71 @@ func TestAway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRestartWhileItIsHot has a watch begin anew, without the API, long after it became too hot. Its
+// first question to the gateway is for the whole hour: people are told even if the heat has killed
+// the nodes minutes before, and nobody is told twice.
+func TestRestartWhileItIsHot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ stopped, nodesDie string }{
+		"it stopped before":             {"01:59:50", "23:00:00"},
+		"it stopped before, nodes died": {"01:59:50", "02:12:00"},
+		"people were told":              {"02:10:00", "23:00:00"},
+		"people were told, nodes died":  {"02:10:00", "02:12:00"},
+	} {
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
+			w := newWorld(t, "  - {name: first, causes: [too_hot], command: [/bin/true]}\n", func(now time.Time, sensor int) float64 {
+				switch {
+				case sensor == 0:
+					return 22 // by the door
+				case now.Format(time.TimeOnly) >= c.nodesDie:
+					return 0
+				}
+				return lossOfCooling(now, sensor)
+			})
+			until("01:59:30")
+			w.set(&w.cut, true)
+			until(c.stopped)
+			w.end()
+			until("02:20:00")
+			w.end = w.begin()
+			until("02:22:00")
+			if told := w.with("told", "CRITICAL: Hall A: too hot", "(judged on site)"); len(told) != 1 {
+				t.Errorf("told %q of %q", told, w.logged)
+			}
+		})
+	}
+}
+
+// TestSiteIsWrittenWhenItChanges spares the card: readings alone write nothing.
+func TestSiteIsWrittenWhenItChanges(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "http://service", "  - {name: first, command: [/bin/true]}\n")
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{service: &service{sensors: []sensor{{ID: "n1", Name: "Rack 1", RoomID: 1}}}}
+		watching, closeJournal, err := Open(t.Context(), must.Get(Load(path, nil))(t), &http.Client{Transport: w}, time.Now, logging.Discard())
+		must.Do(t, err)
+		defer closeJournal()
+		go watching.refresh(t.Context())
+		file := filepath.Join(filepath.Dir(path), siteFile)
+		later := func(change func(*sensor)) os.FileInfo {
+			w.service.mu.Lock()
+			change(&w.service.sensors[0])
+			w.service.mu.Unlock()
+			time.Sleep(overviewEvery + time.Second)
+			return must.Get(os.Stat(file))(t)
+		}
+		first := later(func(*sensor) {})
+		read := later(func(s *sensor) { s.Timestamp = new(time.Now()) })
+		must.Equal(t, "the file after a reading is the same", true, os.SameFile(first, read))
+		watching.mu.Lock()
+		must.Equal(t, "the watch has the reading's time", true, watching.site.Sensors[0].Timestamp != nil)
+		watching.mu.Unlock()
+		named := later(func(s *sensor) { s.Name = "Rack 9" })
+		must.Equal(t, "the file after a change is the same", false, os.SameFile(read, named))
+		must.Contain(t, "the file", string(must.Get(os.ReadFile(file))(t)), "Rack 9")
+	})
 }
 
 // TestGatewaysClockIsSetBack has a gateway whose clock is a day ahead for a while, without an uplink. Once

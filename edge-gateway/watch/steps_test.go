@@ -76,6 +76,22 @@ class Handler(Debugging):
 	must.Hold(t, !strings.Contains(text, "\nBcc:"), "a header from a room's name: %s", text)
 }
 
+// TestEachRecipientIsAStep holds that nobody whom a URL names is left out, by whichever name and how
+// often it has them, in an order that a restart keeps.
+func TestEachRecipientIsAStep(t *testing.T) {
+	t.Parallel()
+	const mail = "smtp://mail.example.com:587/?from=w%40example.com"
+	const ana, ben, eve = mail + "&to=ana%40example.com", mail + "&to=ben%40example.com", mail + "&to=eve%40example.com"
+	for query, want := range map[string][]string{
+		"&to=ana@example.com&toaddresses=ben@example.com,eve@example.com": {ana, ben, eve},
+		"&toaddresses=ben@example.com&To=ana@example.com,":                {ana, ben},
+		"&to=ana@example.com&to=ben@example.com,, eve@example.com":        {ana, ben, eve},
+		"&to=,": {mail + "&to=,"}, // watch test says so
+	} {
+		must.Equal(t, "recipients of "+query, want, destinations(mail+query, telegramAPI))
+	}
+}
+
 // TestMailServerHangs sends by a mail server that accepts connections and says nothing. When it goes
 // on, nothing of a try that has failed arrives: each would be a message more.
 func TestMailServerHangs(t *testing.T) {
@@ -326,6 +342,32 @@ func TestDue(t *testing.T) {
 		now := must.Get(time.Parse(time.RFC3339, c.now))(t)
 		must.Equal(t, c.hours+" at "+c.now, c.want, s.due(now).UTC().Format(time.RFC3339Nano))
 	}
+}
+
+// TestHoursHoldBackCalls has a step by day. A call outside its hours waits until they begin, and is none
+// if the incident ends before; an end does not wait: somebody may be on the way.
+func TestHoursHoldBackCalls(t *testing.T) {
+	t.Parallel()
+	steps := []Step{{Name: "a", AtMost: new(30), zone: time.UTC, hours: []hours{must.Get(parseHours("Mon-Fri 08:00-18:00"))(t)}}}
+	s := newState()
+	at := func(id int64, clock string, event incident.Event, calls bool, want ...string) {
+		t.Helper()
+		now := must.Get(time.Parse(time.DateTime, "2026-03-02 "+clock))(t)
+		i := hot(id)
+		s.apply(steps, Change{Event: event, Calls: calls, IncidentID: id, Incident: &i}, now)
+		var due []string
+		for _, j := range s.Queue {
+			due = append(due, j.Event+" "+j.Due.Format(time.DateTime))
+		}
+		must.Equal(t, string(event)+" at "+clock, want, due)
+	}
+	at(1, "17:59:00", incident.EventStarted, true, "start 2026-03-02 17:59:00")
+	s.Queue = nil // it was sent
+	at(1, "19:00:00", incident.EventWorse, true, "again 2026-03-03 08:00:00")
+	at(1, "20:00:00", incident.EventEnded, false, "end 2026-03-02 20:00:00")
+	s.Queue = nil
+	at(2, "21:00:00", incident.EventStarted, true, "start 2026-03-03 08:00:00")
+	at(2, "22:00:00", incident.EventEnded, false)
 }
 
 // TestFlood has more messages than a step may send in an hour: what is critical comes first, and

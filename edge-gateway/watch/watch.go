@@ -104,7 +104,7 @@ func (c *Config) read(name string, into any) error {
 // load reads the journal, and the service's state or, if the API is away, its stored answers.
 func load(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time) (w *Watch, away, err error) {
 	w = &Watch{
-		config: c, client: &client{transport, c.API, c.key}, clock: clock, wake: map[string]chan struct{}{}, failing: map[string]bool{}, state: *newState(),
+		config: c, client: &client{http: transport, api: c.API, keyFile: c.KeyFile, key: c.key}, clock: clock, wake: map[string]chan struct{}{}, failing: map[string]bool{}, state: *newState(),
 	}
 	if c.Gateway != "" {
 		w.gateway = &client{http: gateway.LocalClient(c.Gateway), api: gatewayAddress}

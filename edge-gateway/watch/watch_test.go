@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -502,4 +503,34 @@ func TestHeartbeat(t *testing.T) {
 	})
 	beat := s.beats[0]
 	must.Hold(t, beat.LastPoll >= 3600 && beat.LastSuccess == nil, "it says %+v", beat)
+}
+
+// TestKeyIsReplaced has the API refuse the key of a watch that runs: once the new one is in its file
+// the watch goes on.
+func TestKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	var valid atomic.Value
+	valid.Store("Bearer cold_key")
+	s := &service{present: map[int64]Incident{}}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != valid.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(api.Close)
+	path := configure(t, api.URL, "  - {name: a, command: [/bin/true]}")
+	w, closeJournal := begin(t, path, time.Now)
+	t.Cleanup(closeJournal)
+	valid.Store("Bearer cold_new")
+	s.add(incident.EventStarted, true, same, hot(1))
+	must.Equal(t, "with the old key", true, w.poll(t.Context(), false, false) != nil)
+	must.Equal(t, "while the file has no other", true, w.poll(t.Context(), false, false) != nil)
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "key"), []byte("cold_new\n"), 0o600))
+	runUntil(t, w.follow, "the start", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.state.Incidents) == 1
+	})
 }

@@ -34,6 +34,8 @@ type world struct {
 	heat    func(now time.Time, sensor int) float64 // °C
 	logMu   sync.Mutex
 	logged  []string
+	begin   func() (end func()) // the watch, by the journal that it left
+	end     func()
 
 	mu      sync.Mutex // of what follows
 	cut     bool       // nothing leaves the site
@@ -266,16 +268,23 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 		}
 	})
 	time.Sleep(2 * time.Second)
-	c := must.Get(Load(configure(t, "http://service", steps), []string{"PATH=/usr/bin:/bin"}))(t)
-	c.Gateway = "used"
-	watching, closeJournal, err := Open(ctx, c, &http.Client{Transport: w}, time.Now, slog.New(lines{w: w}))
-	must.Do(t, err)
-	watching.gateway = &client{http: &http.Client{Transport: w}, api: gatewayAddress}
-	running.Go(func() { watching.Run(ctx) })
+	path := configure(t, "http://service", steps)
+	w.begin = func() (end func()) {
+		c := must.Get(Load(path, []string{"PATH=/usr/bin:/bin"}))(t)
+		c.Gateway = "used"
+		ctx, stop := context.WithCancel(ctx)
+		watching, closeJournal, err := Open(ctx, c, &http.Client{Transport: w}, time.Now, slog.New(lines{w: w}))
+		must.Do(t, err)
+		watching.gateway = &client{http: &http.Client{Transport: w}, api: gatewayAddress}
+		var running sync.WaitGroup
+		running.Go(func() { watching.Run(ctx) })
+		return func() { stop(); running.Wait(); closeJournal() }
+	}
+	w.end = w.begin()
 	t.Cleanup(func() {
+		w.end()
 		stop()
 		running.Wait()
-		closeJournal()
 		_ = box.Close()
 	})
 	return w
