@@ -20,6 +20,7 @@ const maxAnswer = 16 << 20
 type StatusError struct {
 	Status int
 	Detail string
+	Page   bool // no JSON, as of another machine that has the address
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("answered %d: %s", e.Status, e.Detail) }
@@ -60,7 +61,8 @@ func Call(ctx context.Context, client *http.Client, method, address string, head
 			Detail string `json:"detail"`
 		}
 		_ = json.Unmarshal(text, &answer) // a proxy's page is not JSON
-		return nil, fmt.Errorf("%s %w", request.URL.Path, &StatusError{response.StatusCode, cmp.Or(answer.Detail, http.StatusText(response.StatusCode))})
+		return nil, fmt.Errorf("%s %w", request.URL.Path,
+			&StatusError{response.StatusCode, cmp.Or(answer.Detail, http.StatusText(response.StatusCode)), !json.Valid(text)})
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {

@@ -74,7 +74,7 @@ func post(ctx context.Context, client *http.Client, base, path string, value any
 	switch {
 	case err == nil:
 		return accepted, nil
-	case !ok:
+	case !ok, answered.Page:
 		return unreachable, err
 	case answered.Status == http.StatusBadRequest, answered.Status == http.StatusRequestEntityTooLarge:
 		return rejected, err

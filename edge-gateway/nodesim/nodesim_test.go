@@ -132,6 +132,45 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// page is another machine that has the gateway's address: a proxy, a hotspot.
+type page struct {
+	*gateway
+
+	status int
+}
+
+func (p page) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != "proxy" {
+		return p.gateway.RoundTrip(r)
+	}
+	recorder := httptest.NewRecorder()
+	recorder.WriteHeader(p.status)
+	_, _ = recorder.WriteString("<!DOCTYPE html><title>Sign in</title>")
+	return recorder.Result(), nil
+}
+
+// Whatever status a page has, a node asks for the name again, and drops no reading.
+func TestPageOfAnotherMachine(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 302, 400, 404, 413, 429, 500, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			config := nodesim.Config{Nodes: 1, Transport: page{&gateway{}, status}, Clock: time.Now, Resolve: func(context.Context) (string, error) {
+				if time.Since(begin) < 70*time.Second {
+					return "http://proxy", nil
+				}
+				return "http://gateway", nil
+			}}
+			s := must.Get(nodesim.New(config))(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute-time.Second)
+			defer cancel()
+			must.Do(t, s.Run(ctx))
+			got := [2]int64{s.Stats().Accepted, s.Stats().Rejected}
+			must.Equal(t, fmt.Sprintf("readings accepted and rejected after a page with %d", status), [2]int64{10, 0}, got)
+		})
+	}
+}
+
 // slow answers two seconds later, unless the request was given up.
 type slow struct{ gateway }
 
