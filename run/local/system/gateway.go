@@ -91,25 +91,21 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 }
 
 // enrol enrols the gateway to the demo customer by the API, as somebody on site does, at its first start and once it
-// knows of a revocation. The folder keeps its identity.
+// knows of a revocation. The folder keeps its identity; a revoked one keeps its own while there is no other.
 func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, *clock.Clock, error) {
 	id, err := enrolment.Load(folder)
 	if err != nil {
 		return nil, nil, err
 	}
 	if id == nil || id.Revoked() {
-		user, _, err := s.demoUser(ctx)
-		if err != nil {
+		anew, err := s.enrolAnew(ctx, folder)
+		switch {
+		case err == nil:
+			id = anew
+		case id == nil:
 			return nil, nil, err
-		}
-		var created struct {
-			Code string `json:"enrolment_code"`
-		}
-		if err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": "Local gateway"}, &created); err != nil {
-			return nil, nil, err
-		}
-		if id, err = enrolment.Enrol(ctx, folder, created.Code, s.APIURL, func(enrolment.Offer) bool { return true }); err != nil {
-			return nil, nil, fmt.Errorf("enrol the gateway: %w", err)
+		default: // the customer may have another password meanwhile, and all else goes on
+			s.log.WarnContext(ctx, "the revoked gateway cannot be enrolled anew", "error", err.Error())
 		}
 	}
 	id.API = s.APIURL // at another port than before, perhaps
@@ -118,4 +114,22 @@ func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, 
 		s.log.WarnContext(ctx, "the saved time is lost until the API answers", "error", err.Error())
 	}
 	return enrolment.NewSession(id, corrected, s.options.Clock, "local", false, s.log), corrected, nil
+}
+
+func (s *System) enrolAnew(ctx context.Context, folder string) (*enrolment.Identity, error) {
+	user, _, err := s.demoUser(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var created struct {
+		Code string `json:"enrolment_code"`
+	}
+	if err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": "Local gateway"}, &created); err != nil {
+		return nil, err
+	}
+	id, err := enrolment.Enrol(ctx, folder, created.Code, s.APIURL, func(enrolment.Offer) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("enrol the gateway: %w", err)
+	}
+	return id, nil
 }

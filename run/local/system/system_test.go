@@ -410,7 +410,7 @@ func TestEnrolledGateway(t *testing.T) {
 }
 
 // TestDemoCustomerChangesThePassword starts again, enrolled, over data whose demo customer has
-// another password than the first start made.
+// another password than the first start made, and has revoked the gateway.
 func TestDemoCustomerChangesThePassword(t *testing.T) {
 	t.Parallel()
 	folder, database := t.TempDir(), pgtest.URL(t)
@@ -420,8 +420,13 @@ func TestDemoCustomerChangesThePassword(t *testing.T) {
 	first := begin()
 	owner := &user{system.APIUser{Base: first.APIURL}, t}
 	must.Do(t, owner.SignIn(t.Context(), must.Get(first.Demo(t.Context()))(t), ""))
+	gateway := list(t, owner.do(http.MethodGet, "/api/v1/gateways", "", 200))[0]
+	owner.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, gateway, "id"), "", 204)
 	owner.do(http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", owner.ID), `{"password":"My0wnPassword"}`, 200)
 	must.Do(t, first.Stop())
 
-	must.Equal(t, "credentials to show", system.Credentials{}, must.Get(begin().Demo(t.Context()))(t))
+	told := begin() // of the revocation, by its first status
+	must.Equal(t, "credentials to show", system.Credentials{}, must.Get(told.Demo(t.Context()))(t))
+	must.Do(t, told.Stop())
+	must.Equal(t, "credentials to show once it is revoked", system.Credentials{}, must.Get(begin().Demo(t.Context()))(t))
 }
