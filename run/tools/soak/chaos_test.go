@@ -292,6 +292,21 @@ func TestSoak(t *testing.T) {
 	must.Hold(t, len(missing) == 0, "never happened: %q", missing)
 }
 
+// TestFailuresLast has a soak longer than its rooms take to fail, one after the other.
+func TestFailuresLast(t *testing.T) {
+	t.Parallel()
+	site := must.Get(nodesim.New(nodesim.Config{Nodes: 8, Clock: time.Now, Log: logging.Discard()}))(t)
+	begin := time.Now()
+	s := soak{duration: time.Hour, speed: 5, clock: func() time.Time { return begin }}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	s.runSite(ctx, site)
+	for at := 75 * time.Minute; at < 5*time.Hour; at += time.Hour {
+		got := [2]bool{site.Faulty("sim-r2-n1", begin.Add(at)), site.Faulty("sim-r2-n1", begin.Add(at+time.Minute))}
+		must.Equal(t, fmt.Sprintf("the second room has failed %s, and a minute later", at), [2]bool{false, true}, got)
+	}
+}
+
 const alertsPath = "/api/v1/alerts/active"
 
 func always() bool { return true }

@@ -193,14 +193,20 @@ func (s *soak) runLoad(ctx context.Context) error {
 }
 
 // runSite runs the nodes of a site. After a quarter of the time the cooling of its rooms begins to fail, of one each
-// minute of theirs.
+// minute of theirs, and when all have, and the first has recovered, of each again.
 func (s *soak) runSite(ctx context.Context, site *nodesim.Simulation) {
-	start := s.clock().Add(time.Duration(s.speed * float64(s.duration/4)))
-	for room := range site.Rooms() {
-		site.Sow(fault.Fault{
-			Kind: fault.Cooling, Room: fmt.Sprintf("room%d", room+1), Start: start, End: start.Add(30 * time.Second), Peak: 36, Constant: 30 * time.Minute,
-		})
-		start = start.Add(time.Minute)
+	begin, lasts, rooms := s.clock(), time.Duration(s.speed*float64(s.duration)), len(site.Rooms())
+	for room := range rooms {
+		at := lasts/4 + time.Duration(room)*time.Minute
+		var failures []fault.Fault
+		for again := true; again; again = at < lasts {
+			start := begin.Add(at)
+			failures = append(failures, fault.Fault{
+				Kind: fault.Cooling, Room: fmt.Sprintf("room%d", room+1), Start: start, End: start.Add(30 * time.Second), Peak: 36, Constant: 30 * time.Minute,
+			})
+			at += max(time.Duration(rooms)*time.Minute, time.Hour)
+		}
+		site.Sow(failures...)
 	}
 	_ = site.Run(ctx) // it never fails
 }
