@@ -68,7 +68,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	opened.Push("readings", closeTable)
 
 	deps := api.Config{
-		DB: store.New(pool), Readings: table, Publisher: topic, Drills: drills, SecretKey: s.SecretKey,
+		DB: table.DB(), Readings: table, Publisher: topic, Drills: drills, SecretKey: s.SecretKey,
 		ProjectID: s.ProjectID, DataTopic: s.DataTopic, MaxUnreported: s.MaxUnreported,
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}

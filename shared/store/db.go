@@ -204,14 +204,15 @@ func Long[T any](ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, 
 
 // inTurn runs a query that may occupy a core and a connection for long. The accounts of [fairqueue.WithAccount] take
 // turns with half of the connections, so that one that asks for many keeps no other waiting.
-func inTurn[T any](ctx context.Context, db *DB, query func() ([]T, error)) ([]T, error) {
+func inTurn[T any](ctx context.Context, db *DB, query func() (T, error)) (T, error) {
 	account, ok := fairqueue.AccountOf(ctx)
 	if !ok || db.long == nil { // the service itself, or a transaction
 		return query()
 	}
 	done, err := db.long.Acquire(ctx, fairqueue.Unknown, account)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // by the callers
+		var none T
+		return none, err //nolint:wrapcheck // by the callers
 	}
 	defer done()
 	return query()

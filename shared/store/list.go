@@ -67,7 +67,9 @@ func (l List[T]) Page(ctx context.Context, part PageRequest) (Page[T], error) {
 
 // Total counts the whole list.
 func (l List[T]) Total(ctx context.Context) (int64, error) {
-	return Value[int64](ctx, l.DB, ErrNotFound, `SELECT count(*)`+l.From, l.Args, "count %s", l.Subject)
+	return inTurn(ctx, l.DB, func() (int64, error) {
+		return Value[int64](ctx, l.DB, ErrNotFound, `SELECT count(*)`+l.From, l.Args, "count %s", l.Subject)
+	})
 }
 
 // eachPage is the page size of [List.Each].

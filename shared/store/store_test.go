@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
@@ -372,7 +373,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	config.MaxConns = 2 // of which one is for a long answer
 	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(pool.Close)
-	db := store.New(pool)
+	table := pgreadings.New(pool, nil, time.Now)
+	db := table.DB()
 	var served []int64
 	var requests sync.WaitGroup
 	free := make(chan struct{})
@@ -394,6 +396,10 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	ask(1, free)
+	soon, cancel := context.WithTimeout(fairqueue.WithAccount(t.Context(), 1), 100*time.Millisecond)
+	defer cancel()
+	must.Fail(t, "statistics beside it", must.Err(table.Stats(soon, readings.NodeRef{ID: "n"}, time.Now(), []time.Time{{}})), context.DeadlineExceeded)
+	must.Fail(t, "a count beside it", must.Err(accounts.New(db).AuditLog(1, accounts.AuditQuery{}).Total(soon)), context.DeadlineExceeded)
 	for _, account := range []int64{1, 1, 1, 2} {
 		ask(account, over)
 	}

@@ -39,7 +39,6 @@ import (
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/store"
 )
 
 // Project is the name under which topics exist locally.
@@ -177,7 +176,7 @@ func (s *System) start(ctx context.Context) error {
 		return err
 	}
 	handler, err := api.New(api.Config{
-		DB: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, Drills: drills, SecretKey: secret, RecordKeys: recordKeys, Records: archive,
+		DB: s.Readings.DB(), Readings: s.Readings, Publisher: retraining, Drills: drills, SecretKey: secret, RecordKeys: recordKeys, Records: archive,
 		ProjectID: Project, DataTopic: queue.TopicData,
 		Models: s.loader(), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,

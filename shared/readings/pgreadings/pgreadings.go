@@ -43,6 +43,9 @@ func New(pool *pgxpool.Pool, archive readings.Archive, clock func() time.Time) *
 	return &Store{clock: clock, archive: archive, db: store.New(pool)}
 }
 
+// DB is the table's database. Others that answer accounts use it, too: each [store.New] counts turns of its own.
+func (s *Store) DB() *store.DB { return s.db }
+
 // rawFrom is the time from which all readings are here, raw.
 func (s *Store) rawFrom() time.Time { return s.clock().Add(-rawDays * day) }
 
