@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -53,13 +54,27 @@ func TestReadingsTogetherAreBounded(t *testing.T) {
 	must.Equal(t, "nodes of each part", []int{2, 1, 1}, table.parts)
 }
 
-// TestDayIsReadByDeliveries has a day of which each delivery reads a part until its time is over.
+// roundTrip is a function as a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestDayIsReadByDeliveries has a day of which each delivery reads a part until its time is over, at the worst
+// moment: when what was kept before is deleted.
 func TestDayIsReadByDeliveries(t *testing.T) {
 	t.Parallel()
 	server := must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Writer: io.Discard}))(t)
 	t.Cleanup(server.Stop)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
-	bucket := must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
+	end := func() {}
+	bucket := must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(server.URL()+"/storage/v1/"),
+		option.WithHTTPClient(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			answer, err := http.DefaultTransport.RoundTrip(r)
+			if r.Method == http.MethodDelete {
+				end()
+			}
+			return answer, err
+		})})))(t)
 	t.Cleanup(func() { _ = bucket.Close() })
 	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	nodes := make([]learning.PlacedNode, 2*maxTogether+1)
@@ -69,7 +84,10 @@ func TestDayIsReadByDeliveries(t *testing.T) {
 	table := &busyTable{each: 1}
 	step := &Train{readings: table, models: bucket}
 	for _, table.fails = range []int{2, 4} {
-		must.Fail(t, "a delivery whose time is over", must.Err(step.hoursOf(t.Context(), 1, nodes, start)), context.DeadlineExceeded)
+		delivery, over := context.WithCancel(t.Context())
+		end = over
+		must.Fail(t, "a delivery whose time is over", must.Err(step.hoursOf(delivery, 1, nodes, start)), context.DeadlineExceeded)
+		over()
 	}
 	got := must.Get(step.hoursOf(t.Context(), 1, nodes, start))(t)
 	must.Equal(t, "nodes of each part", []int{maxTogether, maxTogether, maxTogether, 1, 1}, table.parts)

@@ -32,6 +32,8 @@ const (
 	// maxReadings bounds the readings of those nodes, some 300 MB: a little more than they send
 	// at two a minute.
 	maxReadings = 3_000_000
+	// saveTimeout bounds the time in which hours that were read are kept.
+	saveTimeout = 5 * time.Second
 	// tick is the interval at which neighbours are refreshed, as in detection.
 	tick = 30 * time.Second
 
@@ -169,7 +171,17 @@ func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []learning.Pl
 		return slices.ContainsFunc(hours, func(h anomaly.NodeHours) bool { return h.Node == n.ID })
 	})
 	hours, err = t.readHours(ctx, hours, nodes, start, maxReadings, func(hours dayHours) error {
-		return errors.Join(t.models.Delete(ctx, customer, begun), t.models.Write(ctx, customer, begun, hours))
+		// The end of a delivery between the two would lose what all before it have read.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+		defer cancel()
+		err := t.models.Delete(ctx, customer, begun)
+		if err == nil {
+			err = t.models.Write(ctx, customer, begun, hours)
+		}
+		if errors.Is(err, modelstore.ErrConflict) { // with another instance, which reads the same
+			return nil
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
