@@ -348,6 +348,23 @@ func TestReasonOfNoise(t *testing.T) {
 	}
 }
 
+// A sensor whose readings go to and fro in one hour of a hundred does not at all in the roughest of a day.
+func TestReasonOfOneWithoutNoise(t *testing.T) {
+	t.Parallel()
+	past := fleet(48, 672)
+	for _, node := range past {
+		for i := range node.Hours {
+			node.Hours[i][anomaly.Roughness] = 0
+			if i%100 == 0 {
+				node.Hours[i][anomaly.Roughness] = 1
+			}
+		}
+	}
+	v := anomaly.Values{anomaly.DewPointChange: 6, anomaly.Roughness: 0.1}
+	reason := anomaly.Calibrate(past).Explain("n00", "r0", reading.Reading{Time: noon(), Temperature: 22, Humidity: 40}, v)
+	must.Equal(t, "reason", anomaly.DewPointChange, reason.Statistic)
+}
+
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	past := make([]anomaly.PastHour, 100)

@@ -26,7 +26,8 @@ type Reason struct {
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	u, hour := c.of(node, room), r.Time.UTC().Hour()
 	most, by := c.most(u, hour, v.worth())
-	usual, rough := c.exceeded(u, hour, by, 1), c.exceeded(u, hour, Roughness, 30)
+	// Readings that hardly ever go to and fro do not at all in the roughest hour of a day.
+	usual, rough := c.exceeded(u, hour, by, 1), max(kinds()[Roughness].least, c.exceeded(u, hour, Roughness, 30))
 	if by == Roughness || v[Roughness] > rough && kinds()[by].quantity == "dew_point" { // which noise moves, and sooner
 		by, usual = Roughness, rough
 	}
