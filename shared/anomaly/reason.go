@@ -45,8 +45,7 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	return reason
 }
 
-// exceeded is the size of a statistic, in its unit, that occurs so many times a month at an hour of the day, and
-// at most what a person would believe of a room, because few hours say little about a month.
+// exceeded is the size of a statistic that occurs so many times a month at an hour of the day, at most its believed one.
 func (c *Calibration) exceeded(u usual, hour int, s Statistic, times float64) float64 {
 	t, k := c.tails[s], kinds()[s]
 	z := t.Ranks[len(t.Ranks)-1] + (Alarm(times)-logShare(tailShare))*(t.Excess*math.Ln10) + float64(c.rhythm[s][hour])

@@ -46,7 +46,7 @@ type connection interface {
 func New(pool *pgxpool.Pool) *DB {
 	db := &DB{pool, attempts, pool, nil}
 	db.long = fairqueue.New[int64](fairqueue.Limits{
-		Slots: db.Connections() / 2, MaxWaiting: [2]int{math.MaxInt}, MaxWait: math.MaxInt64,
+		Slots: db.Connections() / 4, MaxWaiting: [2]int{math.MaxInt}, MaxWait: math.MaxInt64,
 	})
 	return db
 }
@@ -203,7 +203,7 @@ func Long[T any](ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, 
 }
 
 // inTurn runs a query that may occupy a core and a connection for long. The accounts of [fairqueue.WithAccount] take
-// turns with half of the connections, so that one that asks for many keeps no other waiting.
+// turns with a quarter of the connections, so that one that asks for many keeps no other waiting.
 func inTurn[T any](ctx context.Context, db *DB, query func() (T, error)) (T, error) {
 	account, ok := fairqueue.AccountOf(ctx)
 	if !ok || db.long == nil { // the service itself, or a transaction

@@ -370,7 +370,7 @@ func (a asking) Done() <-chan struct{} {
 func TestLongAnswersTakeTurns(t *testing.T) {
 	t.Parallel()
 	config := must.Get(pgxpool.ParseConfig(pgtest.URL(t)))(t)
-	config.MaxConns = 2 // of which one is for a long answer
+	config.MaxConns = 4 // of which one is for a long answer
 	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(pool.Close)
 	table := pgreadings.New(pool, nil, time.Now)
