@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -39,6 +40,10 @@ const probes = 5
 // opening the outbox: it writes and syncs a file of its own.
 func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error) {
 	// A name of its own: a gateway and its doctor may probe at once, and root follows no link here.
+	left, _ := filepath.Glob(filepath.Join(dir, "probe[0-9]*")) // by probes that were killed; others go on without the name
+	for _, path := range left {
+		_ = os.Remove(path)
+	}
 	f, err := os.CreateTemp(dir, "probe")
 	if err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)

@@ -60,6 +60,7 @@ func TestProbe(t *testing.T) {
 	box := open(t, dir, options())
 	add(t, box, "kept")
 	before := files(t, dir)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "probe271828"), make([]byte, blockSize), 0o600)) // of one that was killed
 	took, err := Probe(dir, time.Now)
 	must.Hold(t, err == nil && took > 0 && took <= time.Minute, "Probe = %s, %v", took, err)
 	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
