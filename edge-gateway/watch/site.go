@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -212,7 +213,8 @@ func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
 	return &answer, err
 }
 
-// refresh reads the service's state, rules and sensors, and stores them when they have changed.
+// refresh reads the service's state, rules and sensors, and stores them when they have changed, or
+// the file is lost: without it a start needs the API.
 func (w *Watch) refresh(ctx context.Context) {
 	var tag string
 	var rulesAt time.Time
@@ -251,9 +253,11 @@ func (w *Watch) refresh(ctx context.Context) {
 		for i := range next.Sensors {
 			next.Sensors[i].Timestamp = nil // it changes with each reading, and is old after a restart
 		}
+		path := filepath.Join(w.config.State, siteFile)
+		_, lost := os.Stat(path)
 		text, err := json.Marshal(&next)
-		if err == nil && !bytes.Equal(text, written) {
-			if err = statefile.Write(filepath.Join(w.config.State, siteFile), text); err == nil {
+		if err == nil && (lost != nil || !bytes.Equal(text, written)) {
+			if err = statefile.Write(path, text); err == nil {
 				written = text
 			}
 		}
