@@ -345,6 +345,20 @@ func TestRestartWhileItIsHot(t *testing.T) {
 	}
 }
 
+// TestStartWithoutTheAPI does not know what the service has of before: the API counts as away only later.
+func TestStartWithoutTheAPI(t *testing.T) {
+	t.Parallel()
+	path, now := configure(t, "http://127.0.0.1:1", "  - {name: first, command: ['true']}\n"), time.Now()
+	content := must.Get(json.Marshal(&site{Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "n1", RoomID: 1}}}))(t)
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), siteFile), content, 0o600))
+	w, away, err := load(t.Context(), must.Get(Load(path, nil))(t), &http.Client{}, func() time.Time { return now })
+	must.Do(t, err)
+	must.Equal(t, "the API does not answer", true, away != nil)
+	w.live = live{time: now, points: map[string][]incident.Point{"n1": {{Time: now.Add(-time.Minute)}}}}
+	must.Equal(t, "why the service is away at the start", "", w.away(now))
+	must.Contain(t, "why it is a minute later", w.away(now.Add(time.Minute)), "the API has not answered")
+}
+
 // TestSiteIsWrittenWhenItChanges spares the card: readings alone write nothing.
 func TestSiteIsWrittenWhenItChanges(t *testing.T) {
 	t.Parallel()

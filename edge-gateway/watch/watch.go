@@ -119,11 +119,11 @@ func load(ctx context.Context, c *Config, transport *http.Client, clock func() t
 		w.site = site{}
 	}
 	now := w.clock()
-	w.answered, w.overviewAt, w.polled = now, now, now // the API counts as away only later
+	w.answered, w.polled = now, now // the API counts as away only later
 	seen, _, away := w.client.overview(ctx, "")
 	switch {
 	case away == nil:
-		w.site.Rooms, w.site.Sensors, w.late = seen.names(), seen.Sensors, seen.Probe.Late
+		w.overviewAt, w.site.Rooms, w.site.Sensors, w.late = now, seen.names(), seen.Sensors, seen.Probe.Late
 		w.state.observe(c.Steps, seen.Incidents, w.answered)
 	case w.site.Rooms == nil:
 		return nil, away, fmt.Errorf("the first start needs the API: %w", away)
