@@ -41,6 +41,16 @@ func TestEviction(t *testing.T) {
 	}
 }
 
+// TestNodeFromTheFuture has all that a source may bring be a node that the list of nodes has from a time when the
+// clock was years ahead.
+func TestNodeFromTheFuture(t *testing.T) {
+	t.Parallel()
+	nodes, now := newNodeTable(9), time.Now()
+	nodes.remember(NodeInfo{NodeID: "gone", Source: "poller", LastSeen: now.AddDate(10, 0, 0)})
+	must.Equal(t, "the source's next node is admitted", true, nodes.admit("new", "", "poller", "10.0.0.7", 1, now))
+	must.Equal(t, "its third, at once", false, nodes.admit("third", "", "poller", "10.0.0.7", 1, now))
+}
+
 // TestPace lets the backlog meet lines of several kinds.
 func TestPace(t *testing.T) {
 	t.Parallel()

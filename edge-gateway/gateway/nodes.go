@@ -223,7 +223,7 @@ func (n *nodeTable) admit(id, name, source, address string, limit int, now time.
 		return true
 	}
 	if n.brought[source] >= limit && now.Sub(n.forgotten).Abs() >= evictInterval {
-		n.forget(now, func(k *nodeState) bool { return k.Source == source && now.Sub(k.LastSeen) >= nodesRemembered })
+		n.forget(now, func(k *nodeState) bool { return k.Source == source && now.Sub(k.LastSeen).Abs() >= nodesRemembered })
 	}
 	if n.brought[source] >= limit {
 		return false
