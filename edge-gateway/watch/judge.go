@@ -254,6 +254,9 @@ func (j *judged) incident(here *site, f *found, now time.Time) *Incident {
 		i.State, i.EndTime = "over", new(f.End())
 	case !j.Status.TakenAt.IsZero():
 		i.State = "taken"
+		if until := j.Status.SnoozedUntil; !until.IsZero() {
+			i.SnoozedUntil = &until
+		}
 	}
 	return i
 }

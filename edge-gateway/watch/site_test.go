@@ -462,6 +462,28 @@ func TestJudgeGoesOn(t *testing.T) {
 	}
 }
 
+// TestSnoozeOutlastsTheUplink has the uplink come and go again before the service says anything of a snoozed incident.
+func TestSnoozeOutlastsTheUplink(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	steps, s, known := []Step{{Name: "a", zone: time.UTC}}, newState(), hot(1)
+	known.Phase, known.State, known.SnoozedUntil, known.StartTime = "actual", "taken", new(now.Add(time.Minute)), now.Add(-30*time.Minute)
+	s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
+	here := &site{
+		Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
+		Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
+	}
+	for _, away := range []bool{true, false, true} {
+		l := hotSite(now, map[string]float64{"a": 33})
+		s.judge(steps, here, &l, away, now)
+	}
+	must.Equal(t, "told while it is snoozed", 0, len(s.Queue))
+	now = now.Add(2 * time.Minute)
+	l := hotSite(now, map[string]float64{"a": 33})
+	s.judge(steps, here, &l, true, now)
+	must.Equal(t, "told once the snooze is over", 1, len(s.Queue))
+}
+
 // TestBlind has neither the API nor the gateway, or no node: that is told, and when it is over;
 // the standby of a pair tells nothing.
 func TestBlind(t *testing.T) {
