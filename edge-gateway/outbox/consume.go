@@ -127,7 +127,11 @@ func (o *Outbox) removeConsumed(wanted int64) {
 	for _, s := range o.segments {
 		writing := o.active != nil && s.number == o.last
 		retained := wanted <= 0 && (now.Sub(s.newest) < o.options.Retain || next.Sub(s.newest) < o.options.Retain)
-		if writing || retained || !o.consumed(s) || o.options.disk.Remove(s.path) != nil {
+		if writing || retained || !o.consumed(s) {
+			kept = append(kept, s)
+			continue
+		}
+		if err := o.options.disk.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			kept = append(kept, s)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -403,6 +404,25 @@ func TestKill(t *testing.T) {
 	}
 	must.Hold(t, len(said) >= 400, "only %d messages were durable before the kills", len(said))
 	must.Equal(t, "torn tails count as damaged places", 0, box.Stats().Damaged)
+}
+
+// TestFilesRemoved removes the segments of an outbox without room: there is room again, without a restart.
+func TestFilesRemoved(t *testing.T) {
+	t.Parallel()
+	dir, o := t.TempDir(), options()
+	o.MaxBytes = 16 << 10
+	box := open(t, dir, o)
+	for n := range 1000 {
+		_ = box.Append(rec(fmt.Sprint(n)))
+	}
+	for _, path := range must.Get(filepath.Glob(filepath.Join(dir, "*"+suffix)))(t) {
+		must.Do(t, os.Remove(path))
+	}
+	must.Equal(t, "messages that are left", 0, len(must.Get(box.Next(1000))(t)))
+	must.Do(t, box.Consume(nil))
+	must.Fail(t, "append to a file that is removed", box.Append(rec("lost")), os.ErrNotExist)
+	add(t, box, numbered(0, 40)...)
+	must.Equal(t, "messages", numbered(0, 40), drain(t, box, 9))
 }
 
 // hooked is the real disk, each of whose operations goes through a function of the test's. run does what was asked.
