@@ -146,7 +146,9 @@ func destinations(configured, api string) []string {
 			if address = strings.TrimSpace(address); address != "" {
 				query.Set("to", address)
 				parsed.RawQuery = query.Encode()
-				all = append(all, parsed.String())
+				if one := parsed.String(); !slices.Contains(all, one) {
+					all = append(all, one)
+				}
 			}
 		}
 	case "telegram":

@@ -86,6 +86,7 @@ func TestEachRecipientIsAStep(t *testing.T) {
 		"&to=ana@example.com&toaddresses=ben@example.com,eve@example.com": {ana, ben, eve},
 		"&toaddresses=ben@example.com&To=ana@example.com,":                {ana, ben},
 		"&to=ana@example.com&to=ben@example.com,, eve@example.com":        {ana, ben, eve},
+		"&to=ana@example.com&toaddresses=ana@example.com":                 {ana}, // not told twice
 		"&to=,": {mail + "&to=,"}, // watch test says so
 	} {
 		must.Equal(t, "recipients of "+query, want, destinations(mail+query, telegramAPI))
