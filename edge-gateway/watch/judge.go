@@ -211,7 +211,7 @@ func (s *state) begin(f *found, at time.Time) *judged {
 	if j.ID > 0 {
 		var before judged // a moment ago: the service may not know yet what people were told then
 		for _, b := range s.Judged {
-			if b.ID == j.ID && at.Sub(b.Until) < incident.JoinGap {
+			if b.ID == j.ID && at.Sub(b.Until).Abs() < incident.JoinGap { // the clock may have been set back
 				before = *b
 			}
 		}

@@ -473,6 +473,7 @@ func TestSnoozeOutlastsTheUplink(t *testing.T) {
 		Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
 		Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
 	}
+	s.Judged = []*judged{{Room: 1, Cause: incident.TooHot, ID: 1, Until: now.Add(24 * time.Hour)}} // by a clock that was ahead
 	for _, away := range []bool{true, false, true} {
 		l := hotSite(now, map[string]float64{"a": 33})
 		s.judge(steps, here, &l, away, now)
