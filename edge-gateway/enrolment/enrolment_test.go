@@ -247,9 +247,9 @@ func TestNewCodeAfterARevocation(t *testing.T) {
 	var key ed25519.PublicKey
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in wire.EnrolRequest
-		must.Do(t, json.NewDecoder(r.Body).Decode(&in))
+		must.Fail(t, "the request", json.NewDecoder(r.Body).Decode(&in), nil) // no FailNow beside the test
 		key = in.PublicKey
-		must.Do(t, json.NewEncoder(w).Encode(wire.EnrolReply{GatewayID: "gw-cellar2", Confirmed: in.Confirm}))
+		must.Fail(t, "the reply", json.NewEncoder(w).Encode(wire.EnrolReply{GatewayID: "gw-cellar2", Confirmed: in.Confirm}), nil)
 	}))
 	t.Cleanup(api.Close)
 	var first ed25519.PublicKey
