@@ -6,7 +6,7 @@ import (
 )
 
 // model is the truth: what accounts have, which readings were stored of what was sent, and what follows. Its methods
-// are the effects of commands; its lines, in expected_test.go, are what the API must answer.
+// are the effects of commands; its lines, in answers_test.go, are what the API must answer.
 type model struct {
 	now      time.Time
 	accounts []*account
