@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -413,7 +414,7 @@ func TestFilesRemoved(t *testing.T) {
 	o.MaxBytes = 16 << 10
 	box := open(t, dir, o)
 	for n := range 1000 {
-		_ = box.Append(rec(fmt.Sprint(n)))
+		_ = box.Append(rec(strconv.Itoa(n)))
 	}
 	for _, path := range must.Get(filepath.Glob(filepath.Join(dir, "*"+suffix)))(t) {
 		must.Do(t, os.Remove(path))
