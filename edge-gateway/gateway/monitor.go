@@ -207,8 +207,11 @@ func (m *monitor) health(w http.ResponseWriter, _ *http.Request) {
 	status, reasons := m.state()
 	h := Health{
 		Status: status, Reasons: reasons, Version: m.config.Version, Nodes: m.nodes.count(),
-		Publishing: Publishing{Up: !down && m.sender.uplink.acknowledged() > 0, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.discarded.Load()},
-		Outbox:     OutboxHealth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged},
+		Publishing: Publishing{
+			Up: !down && m.sender.uplink.acknowledged() > 0, Since: reading.TruncateTime(since), Error: reason,
+			Refused: m.sender.discarded.Load(),
+		},
+		Outbox: OutboxHealth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged},
 	}
 	if stats.Err != nil {
 		h.Outbox.Error = stats.Err.Error()

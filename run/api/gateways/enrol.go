@@ -82,8 +82,8 @@ func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolle
 
 // exchange returns the gateway of a code, and sets its public key if the request confirms.
 // Only the first enrolment changes something and has an entry: a repeat gets the same answer, since
-// a reply may be lost. A used code shows whose
-// gateway it is only to the key that it enrolled, because it may be left in a shell's history.
+// a reply may be lost. A used code shows whose gateway it is only to the key that it enrolled,
+// because it may be left in a shell's history.
 func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway, error) {
 	key := ed25519.PublicKey(e.PublicKey)
 	found, err := accounts.New(h.DB).GatewayByCode(ctx, e.Code)
