@@ -23,7 +23,7 @@ func TestPagesRun(t *testing.T) {
 	// operated is a project in which version 1 runs and 2 is being worked at.
 	operated := func() pageState {
 		return pageState{
-			Version: 2, Secrets: []string{old}, Instances: map[string]string{"coldaisle": "data"}, Protected: map[string]bool{"coldaisle": true},
+			Version: 2, Secrets: []string{old}, Instances: map[string]string{"coldaisle": "data"}, Protected: map[string]bool{"coldaisle": true}, Restored: map[string]bool{},
 			Backups: []backup{{"coldaisle", "yesterday's data"}}, Tables: map[string]string{"sensor_data.readings": "now"},
 			Buckets: keptBuckets(t), Bootstrapped: []string{"google_storage_bucket.state"},
 		}
@@ -85,8 +85,8 @@ func TestPagesRun(t *testing.T) {
 		t.Parallel()
 		c, _ := released(t, numbered(1))
 		s := runPage(t, c, "Restore a backup", operated(), false)
-		want(t, map[string]string{"coldaisle": "yesterday's data as of 2026-11-20T11:59:00Z"}, s.Instances)
-		want(t, []backup{{"coldaisle", "yesterday's data"}, {"coldaisle", "data"}, {"coldaisle-then", "yesterday's data as of 2026-11-20T11:59:00Z"}}, s.Backups)
+		want(t, map[string]string{"coldaisle": "yesterday's data"}, s.Instances)
+		want(t, []backup{{"coldaisle", "yesterday's data"}, {"coldaisle", "data"}, {"coldaisle-then", "data as of 2026-11-20T11:59:00Z"}}, s.Backups)
 		want(t, map[string]string{"sensor_data.readings": "now and now@1795175940000"}, s.Tables)
 		before, _ := c.did()
 		want(t, 3, len(before)) // the release's, and one for each of two backups

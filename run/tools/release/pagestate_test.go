@@ -24,6 +24,7 @@ type pageState struct {
 	Key       int               // version of it that the API's newest revision has
 	Instances map[string]string // what is in each database
 	Protected map[string]bool   // databases that may not be deleted
+	Restored  map[string]bool   // databases whose logs a restore has deleted
 	Backups   []backup          // by id, from 1 on
 	Tables    map[string]string // what is in each
 	Buckets   map[string]bool
@@ -238,12 +239,16 @@ func (s *pageState) commands() map[string]command {
 				return errors.New("no such instance")
 			}
 			s.Instances[g.flags["restore-instance"]] = from.Content
+			s.Restored[g.flags["restore-instance"]] = true
 			return nil
 		}},
 		"sql instances clone": {everywhere + "point-in-time", 2, func(g gcloud) error {
-			from, to := g.arguments[0], g.arguments[1]
+			from, to, then := g.arguments[0], g.arguments[1], g.flags["point-in-time"]
+			if then != "" && s.Restored[from] {
+				return errors.New("the logs of that time are gone")
+			}
 			s.Instances[to], s.Protected[to] = s.Instances[from], s.Protected[from]
-			if then := g.flags["point-in-time"]; then != "" {
+			if then != "" {
 				s.Instances[to] += " as of " + then
 			}
 			return nil
