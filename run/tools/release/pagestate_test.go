@@ -315,14 +315,13 @@ func (s *pageState) addSecret(g gcloud) error {
 	return nil
 }
 
-// bq copies, fills and removes tables.
+// bq copies, fills and removes tables, as who has rights of his own.
 func (s *pageState) bq(command string) error {
-	if strings.HasSuffix(command, " rm -r -f "+project+":sensor_data") {
-		clear(s.Tables)
-		return nil
-	}
 	table := regexp.MustCompile(project + `[:.](sensor_data\.\w+)(@\d+)?`)
 	named := table.FindAllStringSubmatch(command, -1)
+	if len(named) == 0 {
+		return errors.New("no table is named")
+	}
 	if len(named) == 2 && strings.Contains(command, " cp ") {
 		s.Tables[named[1][1]] = s.Tables[named[0][1]] + named[0][2]
 	}
@@ -430,6 +429,7 @@ func (s *pageState) terraform(arguments []string) error {
 		s.Applied = strings.Join(arguments, " ")
 		return s.apply(variables["api_image"])
 	default:
+		delete(s.Tables, "sensor_data.readings")                                                                  // terraform's own
 		if !strings.Contains(s.Applied, "deletion_protection=false") || len(s.Tables) > 0 || len(s.Buckets) > 1 { // that of the state is the bootstrap's
 			return errors.New("it is protected, or there is something in it")
 		}
