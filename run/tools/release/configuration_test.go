@@ -63,6 +63,7 @@ func configurationChecks() map[string]func(sources) []string {
 	return map[string]func(sources) []string{
 		"roles": checkRoles, "services": checkServices, "agents": checkAgents, "literals": checkLiterals, "images": checkImages,
 		"substitutions": checkSubstitutions, "provider": checkProvider, "unread": checkUnread, "sql": checkSQL,
+		"tainted": checkTainted,
 	}
 }
 
@@ -195,6 +196,23 @@ func checkAgents(s sources) []string {
 		if strings.Contains(text, "bigquery"+"datatransfer") || strings.Contains(text, "google_bigquery_"+"data_transfer") {
 			problems = append(problems, path+" still uses BigQuery Data Transfer")
 		}
+	}
+	return problems
+}
+
+// checkTainted wants deploying to say how to go on where a protected service could not be made: the provider keeps it as
+// tainted, would make it anew, and refuses to delete it (cloudrunv2/resource_cloud_run_v2_service.go).
+func checkTainted(s sources) []string {
+	var problems []string
+	protected := found(s["terraform/modules/api/main.tf"], `(?s)\nresource "(google_cloud_run_v2_\w+" "\w+)" \{[^}]*?deletion_protection += var\.`)
+	for _, resource := range protected {
+		command := "terraform untaint 'module.api." + strings.ReplaceAll(resource, `" "`, ".") + "[0]'"
+		if !strings.Contains(s["docs/deploy.md"], command) {
+			problems = append(problems, "after a failure nobody says "+command)
+		}
+	}
+	if len(protected) == 0 {
+		problems = append(problems, "no service is protected")
 	}
 	return problems
 }
@@ -458,5 +476,5 @@ func TestSabotages(t *testing.T) {
 		problems := strings.Join(configurationChecks()[by](sabotaged), "\n")
 		must.Contain(t, fmt.Sprintf("%s: %s: check %s", path, expression, by), problems, message)
 	}
-	must.Equal(t, "sabotages", 32, count)
+	must.Equal(t, "sabotages", 33, count)
 }
