@@ -63,7 +63,7 @@ func configurationChecks() map[string]func(sources) []string {
 	return map[string]func(sources) []string{
 		"roles": checkRoles, "services": checkServices, "agents": checkAgents, "literals": checkLiterals, "images": checkImages,
 		"substitutions": checkSubstitutions, "provider": checkProvider, "unread": checkUnread, "sql": checkSQL,
-		"tainted": checkTainted,
+		"tainted": checkTainted, "policies": checkPolicies,
 	}
 }
 
@@ -213,6 +213,19 @@ func checkTainted(s sources) []string {
 	}
 	if len(protected) == 0 {
 		problems = append(problems, "no service is protected")
+	}
+	return problems
+}
+
+// checkPolicies wants deploying to name the policy of an organisation that forbids what the configuration may ask for.
+func checkPolicies(s sources) []string {
+	var problems []string
+	for attribute, policy := range map[string]string{
+		"invoker_iam_disabled": "run.managed.requireInvokerIam", "ipv4_enabled": "sql.restrictPublicIp", "google_service_networking_connection": "compute.restrictVpcPeering",
+	} {
+		if !strings.Contains(s.matching("terraform/modules/", ".tf"), attribute) || !strings.Contains(s["docs/deploy.md"], "`"+policy+"`") {
+			problems = append(problems, "docs/deploy.md has no "+policy+" because of "+attribute)
+		}
 	}
 	return problems
 }
@@ -476,5 +489,5 @@ func TestSabotages(t *testing.T) {
 		problems := strings.Join(configurationChecks()[by](sabotaged), "\n")
 		must.Contain(t, fmt.Sprintf("%s: %s: check %s", path, expression, by), problems, message)
 	}
-	must.Equal(t, "sabotages", 33, count)
+	must.Equal(t, "sabotages", 34, count)
 }
