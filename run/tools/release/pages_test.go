@@ -101,7 +101,9 @@ func TestPagesRun(t *testing.T) {
 	t.Run("Rotate secrets", func(t *testing.T) {
 		t.Parallel()
 		c, _ := released(t, numbered(1))
+		must.Do(t, c.deploy("api", numbered(2).api, "", "api-00001=100")) // of a release that failed
 		s := runPage(t, c, "Rotate secrets", operated(), false)
+		want(t, numbered(1).live(), c.live())
 		if len(s.Secrets) != 4 || !slices.Equal(s.Secrets[:3], []string{"", "", ""}) || strings.Contains(s.Secrets[3], ",") || s.Secrets[3] == old || s.Key != 4 {
 			t.Errorf("after a leak the API has version %d of %q", s.Key, s.Secrets)
 		}

@@ -210,7 +210,7 @@ func (s *pageState) commands() map[string]command {
 			s.Buckets[strings.TrimPrefix(g.arguments[0], "gs://")] = true
 			return nil
 		}},
-		"run services update": {run + "update-secrets cpu-throttling! no-cpu-throttling!", 1, func(g gcloud) error {
+		"run services update": {run + "image update-secrets cpu-throttling! no-cpu-throttling!", 1, func(g gcloud) error {
 			if g.flags["update-secrets"] == "" {
 				return updateBilling(g)
 			}
@@ -219,7 +219,10 @@ func (s *pageState) commands() map[string]command {
 			if s.Key, err = strconv.Atoi(number); err != nil || s.Key > len(s.Secrets) || s.Secrets[s.Key-1] == "" {
 				return errors.New("no such version")
 			}
-			return nil
+			if g.flags["image"] == "" {
+				return updateBilling(g) // a revision of the newest's image
+			}
+			return deploy([]string{"api", g.flags["image"]})
 		}},
 		"sql backups create": {everywhere + "instance", 0, func(g gcloud) error {
 			content, ok := s.Instances[g.flags["instance"]]
