@@ -231,6 +231,7 @@ func TestChecked(t *testing.T) {
 	must.Do(t, checked(built, "give "+project))
 
 	same := workspace("package main")
+	write(t, same.folder, map[string]string{".gitignore": "/bin/", "run/dashboard/src/api/schema.d.ts": "made", "run/dashboard/test-results/last.json": "{}"})
 	if err := checked(same, "fingerprint", "take "+project); err != nil {
 		t.Fatal(err, same.log.String())
 	}
