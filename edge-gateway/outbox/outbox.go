@@ -37,6 +37,9 @@ const (
 // cursorEvery is the least time between two writes of the cursor while messages are consumed.
 const cursorEvery = time.Second
 
+// Withheld is the folder, in that of a gateway's outbox, of the one for readings that may not be published.
+const Withheld = "withheld"
+
 // Errors of [Outbox.AppendAll] other than the disk's.
 var (
 	ErrFull   = errors.New("outbox is full")
