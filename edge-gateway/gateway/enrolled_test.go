@@ -171,7 +171,7 @@ func (e *enrolledSite) publish(_ context.Context, m gateway.Message, kept bool) 
 	e.sent = append(e.sent, sentMessage{data, origin, e.truth})
 	if err == nil && origin.Signed() {
 		public, _ := e.key.Public().(ed25519.PublicKey)
-		if !origin.Verify(public, data.Reading.Time, m.Data) {
+		if !origin.Verify(public, m.Data) {
 			err = errors.New("wrong signature")
 		}
 	}
