@@ -330,6 +330,21 @@ func TestNoRoomToWithhold(t *testing.T) {
 	must.Contain(t, "health", e.health(), `"dropped":1`, "it has no room, readings are lost")
 }
 
+// TestDiskOfTheWithheldFails has a reading that may not be published and cannot be withheld just now: it waits, and is not lost.
+func TestDiskOfTheWithheldFails(t *testing.T) {
+	t.Parallel()
+	aside, box := openBox(t, t.TempDir(), time.Now), openBox(t, t.TempDir(), time.Now)
+	must.Do(t, aside.Close())
+	r := reading.Reading{NodeID: "n1", MessageID: "1", Time: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Temperature: 20, Humidity: 40}
+	must.Do(t, box.AppendAll([]outbox.Record{{Reading: r, Enrolment: "gw-a"}})[0])
+	s := newSiteWith(t, gateway.Config{Withheld: aside, ProbeEvery: time.Millisecond}, box)
+	stop := s.run()
+	must.Eventually(t, "an attempt", func() bool { return strings.Contains(s.log.String(), "cannot be withheld") })
+	stop()
+	must.Contain(t, "the log", s.log.String(), `"lost":false`)
+	must.Contain(t, "health", s.health(), `"readings":1`, `"dropped":0`)
+}
+
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.
 func TestUnknownTime(t *testing.T) {
 	t.Parallel()
