@@ -212,7 +212,7 @@ func openOutbox(ctx context.Context, s Config, clock func() time.Time, opened fu
 // withheldOutbox is the outbox of readings that may not be published.
 func withheldOutbox(s Config, clock func() time.Time) *outbox.Late {
 	return outbox.NewLate(func() (*outbox.Outbox, error) {
-		return outbox.Open(filepath.Join(s.OutboxDir, "withheld"), outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: clock})
+		return outbox.Open(filepath.Join(s.OutboxDir, outbox.Withheld), outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: clock})
 	}, clock)
 }
 

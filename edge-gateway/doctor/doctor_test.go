@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/iam/apiv1/iampb"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"coldaisle.dev/edge-gateway/announce"
@@ -238,12 +239,29 @@ func TestOutbox(t *testing.T) {
 	expect(t, look(), "outbox", Warning, "1 place cannot be read")
 
 	config.OutboxMaxBytes = 1 << 60
-	expect(t, look(), "outbox", Warning, "the outbox may need")
+	expect(t, look(), "outbox", Warning, "kept and withheld readings may need")
 	seconds := int64(0)
 	config.Clock = func() time.Time { seconds++; return time.Unix(seconds, 0) } // each write takes one
 	said := fmt.Sprint(config.CheckDisk(t.Context()))
 	must.Contain(t, "the gateway's own check", said, "takes up to 1s; ", "may need")
 	must.Equal(t, "lines of it", 1, strings.Count(said, "\n")+1)
+}
+
+// TestSpaceForWithheldReadings has a disk with room for one outbox: that of the withheld readings may grow as large.
+func TestSpaceForWithheldReadings(t *testing.T) {
+	t.Parallel()
+	var disk unix.Statfs_t
+	c := Config{OutboxDir: t.TempDir(), Clock: time.Now}
+	must.Do(t, unix.Statfs(c.OutboxDir, &disk))
+	c.OutboxMaxBytes = int64(disk.Bavail) * int64(disk.Bsize) / 4 * 3 //nolint:gosec // no disk has 2^63 bytes
+	must.Contain(t, "with room for one", fmt.Sprint(c.CheckDisk(t.Context())), "kept and withheld readings may need")
+	withheld := filepath.Join(c.OutboxDir, outbox.Withheld)
+	must.Do(t, os.Mkdir(withheld, 0o700))
+	full := filepath.Join(withheld, "0000000000000001.seg") // without a block on the disk
+	must.Do(t, os.WriteFile(full, nil, 0o600))
+	must.Do(t, os.Truncate(full, c.OutboxMaxBytes))
+	c.Clock = func() time.Time { return time.Time{} } // no write is slow
+	must.Do(t, c.CheckDisk(t.Context()))
 }
 
 func TestOutboxThatCannotBeWritten(t *testing.T) {

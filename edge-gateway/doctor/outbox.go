@@ -25,7 +25,7 @@ func (c Config) outbox(r *Report, running health) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.warn(subjectOutbox, "start the gateway once, or check OUTBOX_DIR", "%s is not there yet; a gateway makes it", c.OutboxDir)
-		c.space(r, 0)
+		c.space(r)
 		return
 	case errors.Is(err, fs.ErrPermission):
 		r.problem(subjectOutbox, "run the doctor with sudo", "%s cannot be examined: %v", c.OutboxDir, err)
@@ -46,23 +46,19 @@ func (c Config) outbox(r *Report, running health) {
 	if held.Damaged > 0 {
 		r.warn(subjectOutbox, "what can be read is delivered; a card that loses data should be replaced", "%s cannot be read", plural(held.Damaged, "place"))
 	}
-	c.disk(r, held.Bytes)
+	c.disk(r)
 }
 
 // CheckDisk is the gateway's own check. It returns an error if the outbox cannot be written,
 // or only slowly, or cannot grow to its bound.
 func (c Config) CheckDisk(context.Context) error {
-	held, err := outbox.Size(c.OutboxDir)
-	if err != nil {
-		return err
-	}
 	r := &Report{}
-	c.disk(r, held)
+	c.disk(r)
 	return r.err(Warning)
 }
 
 // disk measures a durable write, and checks that the outbox can grow to its bound.
-func (c Config) disk(r *Report, taken int64) {
+func (c Config) disk(r *Report) {
 	took, err := outbox.Probe(c.OutboxDir, c.Clock)
 	switch {
 	case err != nil:
@@ -72,10 +68,13 @@ func (c Config) disk(r *Report, taken int64) {
 	default:
 		r.ok(subjectOutbox, "%s: a durable write takes up to %s", c.OutboxDir, took.Round(100*time.Microsecond))
 	}
-	c.space(r, taken)
+	c.space(r)
 }
 
-func (c Config) space(r *Report, taken int64) {
+// space checks that the outbox, and that of the withheld readings, can grow to their bounds.
+func (c Config) space(r *Report) {
+	kept, _ := outbox.Size(c.OutboxDir)
+	withheld, _ := outbox.Size(filepath.Join(c.OutboxDir, outbox.Withheld)) // most gateways have none
 	var disk unix.Statfs_t
 	dir, _ := filepath.Abs(c.OutboxDir)
 	err := unix.Statfs(dir, &disk)
@@ -88,8 +87,8 @@ func (c Config) space(r *Report, taken int64) {
 		return
 	}
 	free := int64(disk.Bavail) * int64(disk.Bsize) //nolint:gosec // no disk has 2^63 bytes
-	if wanted := c.OutboxMaxBytes - taken; free < wanted {
-		r.warn(subjectOutbox, "free some, or lower OUTBOX_MAX_BYTES", "%s of the disk are free; the outbox may need %s more", size(free), size(wanted))
+	if wanted := 2*c.OutboxMaxBytes - kept - withheld; free < wanted {
+		r.warn(subjectOutbox, "free some, or lower OUTBOX_MAX_BYTES", "%s of the disk are free; kept and withheld readings may need %s more", size(free), size(wanted))
 		return
 	}
 	r.ok(subjectOutbox, "%s of the disk are free", size(free))

@@ -171,7 +171,7 @@ func (e *enrolledSite) publish(_ context.Context, m gateway.Message, kept bool) 
 	e.sent = append(e.sent, sentMessage{data, origin, e.truth})
 	if err == nil && origin.Signed() {
 		public, _ := e.key.Public().(ed25519.PublicKey)
-		if !origin.Verify(public, data.Reading.Time, m.Data) {
+		if !origin.Verify(public, m.Data) {
 			err = errors.New("wrong signature")
 		}
 	}
@@ -328,6 +328,21 @@ func TestNoRoomToWithhold(t *testing.T) {
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading of this enrolment", func() bool { return len(e.readings()) == 1 })
 	must.Contain(t, "health", e.health(), `"dropped":1`, "it has no room, readings are lost")
+}
+
+// TestDiskOfTheWithheldFails has a reading that may not be published and cannot be withheld just now: it waits, and is not lost.
+func TestDiskOfTheWithheldFails(t *testing.T) {
+	t.Parallel()
+	aside, box := openBox(t, t.TempDir(), time.Now), openBox(t, t.TempDir(), time.Now)
+	must.Do(t, aside.Close())
+	r := reading.Reading{NodeID: "n1", MessageID: "1", Time: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Temperature: 20, Humidity: 40}
+	must.Do(t, box.AppendAll([]outbox.Record{{Reading: r, Enrolment: "gw-a"}})[0])
+	s := newSiteWith(t, gateway.Config{Withheld: aside, ProbeEvery: time.Millisecond}, box)
+	stop := s.run()
+	must.Eventually(t, "an attempt", func() bool { return strings.Contains(s.log.String(), "cannot be withheld") })
+	stop()
+	must.Contain(t, "the log", s.log.String(), `"lost":false`)
+	must.Contain(t, "health", s.health(), `"readings":1`, `"dropped":0`)
 }
 
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.

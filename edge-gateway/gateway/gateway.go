@@ -30,7 +30,9 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,11 +202,28 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 	}
 	// A page of the internet could have a browser on this network post readings.
 	pages := http.NewCrossOriginProtection()
-	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusForbidden, errorBody{Error: "Not for pages of another origin"})
+	deny := func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusForbidden, errorBody{Error: "Not for pages of another origin", Reason: "a browser may call by the address or a name in .local"})
+	}
+	pages.SetDenyHandler(http.HandlerFunc(deny))
+	guarded := pages.Handler(mux)
+	g.handler = tracing.Middleware("gateway", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rebound(r) {
+			deny(w, r)
+			return
+		}
+		guarded.ServeHTTP(w, r)
 	}))
-	g.handler = tracing.Middleware("gateway", pages.Handler(mux))
 	return g
+}
+
+// rebound reports whether a browser calls by a name of which a page's owner may have given this
+// address: to the browser the page is then of our origin. Other programs call by any name.
+func rebound(r *http.Request) bool {
+	_, browser := r.Header["Accept-Language"] // a page can empty it, but not take it away
+	host := strings.Trim(strings.TrimSuffix(strings.ToLower(hostOf(r.Host)), "."), "[]")
+	_, err := netip.ParseAddr(host)
+	return browser && err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".local")
 }
 
 // Report returns the nodes and the readings in the outbox, for an enrolled gateway's

@@ -73,6 +73,33 @@ func TestPagesOfOtherOriginsSendNothing(t *testing.T) {
 	must.Equal(t, "readings published", 2, len(s.published.all()))
 }
 
+// TestPagesOfOtherNamesReadNothing asks by names that a page may have had point to the gateway since it was loaded: to
+// the browser both are of one origin. Other programs may call the gateway by any name of the site.
+func TestPagesOfOtherNamesReadNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ask := func(host, path string, browser bool) int {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		request.Host = host
+		if browser {
+			request.Header["Accept-Language"] = []string{""} // a page can empty it, and no more
+		}
+		answer := httptest.NewRecorder()
+		s.gateway.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	for _, path := range []string{"/health", "/metrics", "/api/v1/nodes", "/api/v1/openapi"} {
+		for _, host := range []string{"evil.example:8080", "evil.example", "192.168.1.5.evil.example:8080", "evil.example.:8080", "notlocal.evil:80"} {
+			must.Equal(t, path+" of "+host+", for a page and for a program", [2]int{403, 200}, [2]int{ask(host, path, true), ask(host, path, false)})
+		}
+		for _, host := range []string{
+			"monitor-gateway.local:8080", "Monitor-Gateway-2.LOCAL.", "192.168.1.5:8080", "192.168.1.5", "[::1]:8080", "[fe80::1]", "localhost:8080", "gateway", "",
+		} {
+			must.Equal(t, path+" of "+host+", for a page", 200, ask(host, path, true))
+		}
+	}
+}
+
 // TestLimitsOfARequest sends what is too large or too slow, each over a connection of its own.
 func TestLimitsOfARequest(t *testing.T) {
 	t.Parallel()

@@ -342,6 +342,27 @@ func TestIdleGatewayAsksPubSub(t *testing.T) {
 	must.Eventually(t, "the next outage", up(false))
 }
 
+// TestStopWhileAsking stops the program while Pub/Sub is asked: a publish that fails with it says nothing of
+// Pub/Sub, and one that has succeeded does.
+func TestStopWhileAsking(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{errAway, nil} {
+		s := newSiteWith(t, gateway.Config{IdleProbe: time.Hour}, nil)
+		asked := make(chan struct{})
+		s.published.verdict = func(ctx context.Context, _ gateway.Message, _ bool) error {
+			close(asked)
+			<-ctx.Done()
+			return answer
+		}
+		stop := s.run()
+		<-asked
+		stop()
+		health := s.health()
+		must.Contain(t, "health", health, fmt.Sprintf(`"up":%t`, answer == nil))
+		must.Hold(t, !strings.Contains(health, errAway.Error()), "an outage that is none: %s", health)
+	}
+}
+
 // readOnly is an outbox on a card that has gone read-only: its cursor cannot be written.
 type readOnly struct{ *outbox.Outbox }
 

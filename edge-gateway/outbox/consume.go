@@ -86,7 +86,7 @@ func (o *Outbox) countDamage(s *segment, offset int64) {
 // again. It returns an error if the cursor cannot be written: the messages are consumed
 // nevertheless, and the next call writes it.
 func (o *Outbox) Consume(messages []Message) error {
-	if o.appending == nil {
+	if o.appending == nil || o.moved() {
 		return nil
 	}
 	o.mu.Lock()

@@ -1,12 +1,14 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,4 +133,62 @@ func TestLate(t *testing.T) {
 	unneeded := NewLate(openIt, time.Now)
 	must.Do(t, unneeded.Close())
 	must.Fail(t, "Append after Close, never opened", add(unneeded, "late"), ErrClosed)
+}
+
+// TestFolderPutBack takes the folder away under an open outbox and puts one in its place: what the outbox has said to
+// be kept comes out, as does what the other folder has, and nothing else has to be done.
+func TestFolderPutBack(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(dir, away string) error{
+		"none, the outbox makes it": func(dir, _ string) error { return os.RemoveAll(dir) },
+		"an empty one":              func(dir, _ string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) },
+		"another one":               func(dir, away string) error { return errors.Join(os.RemoveAll(dir), os.Rename(away, dir)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, away := filepath.Join(t.TempDir(), "outbox"), filepath.Join(t.TempDir(), "away")
+			before := open(t, away, options())
+			add(t, before, "a", "b", "c")
+			must.Equal(t, "messages consumed before", 1, len(take(t, before, 1)))
+			must.Do(t, before.Close())
+			now, missing := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), error(nil)
+			clock := func() time.Time { return now }
+			var disk failing
+			disk.space.Store(1 << 30)
+			box := NewLate(func() (*Outbox, error) {
+				if missing != nil {
+					return nil, missing
+				}
+				return Open(dir, Options{Clock: clock, disk: hooked{hook: disk.hook}})
+			}, clock)
+			kept := numbered(0, 9)
+			for _, text := range kept {
+				must.Do(t, box.AppendAll([]Record{rec(text)})[0])
+			}
+			must.Do(t, box.Consume(must.Get(box.Next(4))(t)))
+			stale := must.Get(box.Next(4))(t)
+			must.Do(t, os.Rename(dir, dir+".moved"))
+			missing = syscall.EACCES
+			must.Fail(t, "append without a folder", box.AppendAll([]Record{rec("refused")})[0], missing)
+			missing, now = nil, now.Add(reopenEvery)
+			disk.space.Store(0)
+			must.Fail(t, "append to a full disk", box.AppendAll([]Record{rec("refused")})[0], syscall.ENOSPC)
+			disk.space.Store(1 << 30)
+			must.Do(t, box.AppendAll([]Record{rec("in a new folder")})[0])
+			must.Do(t, box.Consume(stale)) // of the folder that is gone
+			must.Equal(t, "messages in the new folder", 6, box.Stats().Pending)
+			must.Do(t, put(dir, away))
+			var all []string
+			for _, m := range must.Get(box.Next(99))(t) {
+				all = append(all, m.Enrolment)
+			}
+			want := append(slices.Clone(kept[4:]), "in a new folder")
+			if name == "another one" {
+				want = append([]string{"b", "c"}, want...)
+			}
+			must.Equal(t, "messages", want, all)
+			must.Do(t, box.Close())
+			must.Equal(t, "messages of the folder that was moved, whose cursor was not due", 9, open(t, dir+".moved", options()).Stats().Pending)
+		})
+	}
 }

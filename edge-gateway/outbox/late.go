@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"iter"
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,8 +10,8 @@ import (
 // reopenEvery is the interval at which opening is retried.
 const reopenEvery = 10 * time.Second
 
-// Late opens its outbox on first use, and retries while the disk or folder fails. Until it
-// is open it holds nothing and refuses every record.
+// Late opens its outbox on first use, and again once its folder is another one, and retries while
+// the disk or folder fails. Until it is open it holds nothing and refuses every record.
 type Late struct {
 	attempt func() (*Outbox, error)
 	clock   func() time.Time
@@ -20,6 +21,9 @@ type Late struct {
 	err    error // of the last attempt
 	tried  time.Time
 	closed bool
+	unsent []Record // of a folder that is gone
+
+	given *Outbox // whose messages Next returned last
 }
 
 // NewLate returns an outbox that the given function opens; after a failure it is called at
@@ -29,12 +33,22 @@ func NewLate(open func() (*Outbox, error), clock func() time.Time) *Late {
 }
 
 // opened returns the outbox or, while it cannot be opened, an empty one that refuses records.
+//
+//nolint:contextcheck // an append waits for the disk, however long it takes
 func (l *Late) opened() *Outbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.box != nil && !l.closed && l.box.moved() {
+		l.unsent = append(l.unsent, l.box.leave()...)
+		l.box = nil
+	}
 	if l.box == nil && !l.closed && (l.err == nil || l.clock().Sub(l.tried).Abs() >= reopenEvery) {
 		l.box, l.err = l.attempt()
 		l.tried = l.clock()
+	}
+	if l.err == nil && len(l.unsent) > 0 {
+		errs, i := l.box.AppendAll(l.unsent), -1
+		l.unsent = slices.DeleteFunc(l.unsent, func(Record) bool { i++; return errs[i] == nil })
 	}
 	if l.err != nil {
 		return &Outbox{err: l.err}
@@ -54,10 +68,19 @@ func (l *Late) Open() error {
 func (l *Late) AppendAll(records []Record) []error { return l.opened().AppendAll(records) }
 
 // Next is [Outbox.Next]; an outbox that cannot be opened has no messages.
-func (l *Late) Next(n int) ([]Message, error) { return l.opened().Next(n) }
+func (l *Late) Next(n int) ([]Message, error) {
+	l.given = l.opened()
+	return l.given.Next(n)
+}
 
-// Consume is [Outbox.Consume].
-func (l *Late) Consume(messages []Message) error { return l.opened().Consume(messages) }
+// Consume is [Outbox.Consume]; it leaves messages of a folder that is gone.
+func (l *Late) Consume(messages []Message) error {
+	box := l.opened()
+	if box != l.given {
+		messages = nil
+	}
+	return box.Consume(messages)
+}
 
 // Since is [Outbox.Since].
 func (l *Late) Since(start time.Time) iter.Seq[Message] { return l.opened().Since(start) }

@@ -45,7 +45,7 @@ func Open(dir string, options Options) (*Outbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox lock %s: %w", lock.Path(), err)
 	}
-	o := &Outbox{options: options, dir: dir, unlock: lock.Unlock, stopping: make(chan struct{})}
+	o := &Outbox{options: options, dir: dir, lock: lock, stopping: make(chan struct{})}
 	if err := o.restore(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
 	}

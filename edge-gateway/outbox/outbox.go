@@ -11,8 +11,12 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"coldaisle.dev/shared/coalesce"
 )
@@ -32,6 +36,9 @@ const (
 
 // cursorEvery is the least time between two writes of the cursor while messages are consumed.
 const cursorEvery = time.Second
+
+// Withheld is the folder, in that of a gateway's outbox, of the one for readings that may not be published.
+const Withheld = "withheld"
 
 // Errors of [Outbox.AppendAll] other than the disk's.
 var (
@@ -60,7 +67,7 @@ type Options struct {
 type Outbox struct {
 	options   Options
 	dir       string
-	unlock    func() error
+	lock      *flock.Flock
 	appending *coalesce.Group[entry, error]
 
 	examining sync.Mutex // held while one segment is examined
@@ -123,7 +130,38 @@ func (o *Outbox) bytes() int64 {
 	return n
 }
 
-// Close writes the cursor and closes the files. Appends under way finish first.
+// moved reports whether the folder is no longer the one that was opened: somebody has removed
+// it, or mounted a disk there.
+func (o *Outbox) moved() bool {
+	own, err := o.lock.Stat() // of the open file
+	if err != nil {
+		return false // on a disk that is read-only there may be none
+	}
+	found, err := os.Stat(o.lock.Path())
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, found)
+}
+
+// leave closes an outbox that has moved, and returns the waiting records of the segment that is
+// still open: all others are gone with their names.
+func (o *Outbox) leave() (unsent []Record) {
+	o.appending.Close()
+	o.mu.Lock()
+	if o.active != nil {
+		current := o.segments[len(o.segments)-1]
+		data, _ := load(o.active, nil, 0, current.size)
+		for m, end, _, ok := following(data, 0); ok; m, end, _, ok = following(data, end) {
+			if current.number > o.at.segment || end > o.at.offset {
+				unsent = append(unsent, m.Record)
+			}
+		}
+	}
+	o.mu.Unlock()
+	_ = o.Close()
+	return unsent
+}
+
+// Close writes the cursor, unless the folder is another one, and closes the files. Appends under
+// way finish first.
 func (o *Outbox) Close() error {
 	o.appending.Close()
 	o.mu.Lock()
@@ -135,11 +173,14 @@ func (o *Outbox) Close() error {
 	}
 	close(o.stopping)
 	o.surveying.Wait()
-	errs := []error{o.saveCursor(true)}
+	var errs []error
+	if !o.moved() {
+		errs = append(errs, o.saveCursor(true))
+	}
 	if active != nil {
 		errs = append(errs, active.Close())
 	}
-	errs = append(errs, o.unlock())
+	errs = append(errs, o.lock.Unlock())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close outbox %s: %w", o.dir, err)
 	}

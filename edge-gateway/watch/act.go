@@ -176,6 +176,13 @@ func checkURL(configured string) error {
 		return fmt.Errorf("%s is not usable, generic+https:// or a command is", scheme)
 	case "matrix": // it logs in, and its server may be away now
 		return nil
+	case "smtp":
+		var errs []error
+		for _, to := range destinations(configured, telegramAPI) {
+			_, _, err := parseMail(to)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
 	}
 	_, err := shoutrrr.CreateSender(configured)
 	return err //nolint:wrapcheck // the caller redacts it

@@ -12,20 +12,28 @@ import (
 	"github.com/wneessen/go-mail"
 )
 
-// sendMail sends a message to the mail server of an smtp URL, which the notification library parses.
-// The library's own SMTP client has no deadline: once a server that hung recovers, the message
-// arrives once for each attempt.
-func sendMail(ctx context.Context, configured, title, text string, timeout time.Duration) error {
+// parseMail reads an smtp URL by the notification library, and addresses a message as it says.
+func parseMail(configured string) (*smtp.Config, *mail.Msg, error) {
 	var service smtp.Service
 	address, err := url.Parse(configured)
 	if err == nil {
 		err = service.Initialize(address, nil)
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // the caller redacts it
+		return nil, nil, err //nolint:wrapcheck // the caller redacts it
 	}
-	c := service.Config
+	c, message := service.Config, mail.NewMsg(mail.WithNoDefaultUserAgent())
 	c.FixEmailTags()
+	return c, message, errors.Join(message.FromFormat(c.FromName, c.FromAddress), message.To(c.ToAddresses...))
+}
+
+// sendMail sends a message to the mail server of an smtp URL. The notification library's own SMTP
+// client has no deadline: once a server that hung recovers, the message arrives once for each attempt.
+func sendMail(ctx context.Context, configured, title, text string, timeout time.Duration) error {
+	c, message, err := parseMail(configured)
+	if err != nil {
+		return err
+	}
 	options := []mail.Option{
 		mail.WithPort(int(c.Port)), mail.WithTimeout(timeout), mail.WithUsername(c.Username), mail.WithPassword(c.Password),
 		mail.WithTLSConfig(&tls.Config{ServerName: c.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.SkipTLSVerify}), //nolint:gosec // the URL says so
@@ -50,11 +58,10 @@ func sendMail(ctx context.Context, configured, title, text string, timeout time.
 		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthXOAUTH2))
 	default:
 	}
-	message := mail.NewMsg(mail.WithNoDefaultUserAgent())
 	message.Subject(title)
 	message.SetBodyString(mail.TypeTextPlain, text)
 	client, err := mail.NewClient(c.Host, options...)
-	if err = errors.Join(err, message.FromFormat(c.FromName, c.FromAddress), message.To(c.ToAddresses...)); err != nil {
+	if err != nil {
 		return fmt.Errorf("mail server %s: %w", c.Host, err)
 	}
 	session, err := client.DialToSMTPClientWithContext(ctx)

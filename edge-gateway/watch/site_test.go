@@ -391,6 +391,31 @@ func TestSiteIsWrittenWhenItChanges(t *testing.T) {
 	})
 }
 
+// TestJournalIsWrittenWhenItChanges judges on site for an hour in which nothing happens: an SD card has a write less
+// each five seconds.
+func TestJournalIsWrittenWhenItChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", func(now time.Time, sensor int) float64 {
+			return lossOfCooling(now.Add(-2*time.Hour), sensor)
+		})
+		written := func() time.Time { return must.Get(os.Stat(filepath.Join(w.folder, journalFile)))(t).ModTime() }
+		until("01:58:30")
+		w.set(&w.cut, true)
+		until("02:05:00")
+		must.Equal(t, "judging on site", 1, len(w.with("judging on site")))
+		before := written()
+		until("03:05:00")
+		must.Equal(t, "when the journal was last written", before, written())
+		must.Do(t, os.Remove(filepath.Join(w.folder, journalFile)))
+		until("03:05:10")
+		written() // it is there again
+		until("04:20:00")
+		must.Equal(t, "messages", 1, len(w.with("told", "judged on site")))
+		must.Hold(t, written().After(before), "the journal is not written for an incident")
+	})
+}
+
 // TestGatewaysClockIsSetBack has a gateway whose clock is a day ahead for a while, without an uplink. Once
 // it is right again, what it measured then is not what is so now.
 func TestGatewaysClockIsSetBack(t *testing.T) {

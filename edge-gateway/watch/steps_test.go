@@ -87,7 +87,7 @@ func TestEachRecipientIsAStep(t *testing.T) {
 		"&toaddresses=ben@example.com&To=ana@example.com,":                {ana, ben},
 		"&to=ana@example.com&to=ben@example.com,, eve@example.com":        {ana, ben, eve},
 		"&to=ana@example.com&toaddresses=ana@example.com":                 {ana}, // not told twice
-		"&to=,": {mail + "&to=,"}, // watch test says so
+		"&to=,": {mail + "&to=,"}, // it is refused
 	} {
 		must.Equal(t, "recipients of "+query, want, destinations(mail+query, telegramAPI))
 	}
@@ -306,6 +306,9 @@ func TestRefused(t *testing.T) {
 		"no message an hour":  {"  - name: a\n    command: [/bin/true]\n    at_most: 0", "steps 1 at_most: must be 1 or more"},
 		"same name":           {"  - {name: a, command: [/bin/true]}\n  - {name: a, command: [/bin/true]}", "steps 2 name: "},
 		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "steps 1 command: "},
+		"no recipient":        {"  - name: a\n    url: smtp://mail.example.com/?from=w@example.com&to=,", `steps 1 url: no notification service understands it: failed to parse mail address ""`},
+		"no address":          {"  - name: a\n    url: smtp://mail.example.com/?from=w@example.com&to=ana@example.com,ben", "steps 1 url: no notification service understands it: failed to parse"},
+		"no sender":           {"  - name: a\n    url: smtp://mail.example.com/?from=w&to=ana@example.com", "steps 1 url: no notification service understands it: failed to parse"},
 		"secret for everyone": {"  - name: a\n    url_file: " + open, "steps 1 url_file: "},
 		"no steps":            {"  []", "steps: "},
 		"no gateway":          {step + "shutdowns:\n  - {name: d, room: Hall A, above: 35, for: 10m, stages: [{command: [/bin/true]}]}", "gateway: "},

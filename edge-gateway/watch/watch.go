@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,7 @@ type Watch struct {
 
 	mu         sync.Mutex
 	state      state
+	written    []byte // the journal
 	site       site
 	live       live
 	answered   time.Time // when the API last did
@@ -131,18 +133,22 @@ func load(ctx context.Context, c *Config, transport *http.Client, clock func() t
 	return w, away, nil
 }
 
-// change changes the state, saves it unless change returns false, and wakes the steps. While the
-// disk fails the watch works from memory: after a crash it reads the log again from the older cursor
-// on disk.
+// change changes the state and wakes the steps. Unless change returns false it saves the state, if
+// that is not what the file has, or the file is lost. While the disk fails the watch works from
+// memory: after a crash it reads the log again from the older cursor on disk.
 func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !change(&w.state) {
 		return
 	}
+	path := filepath.Join(w.config.State, journalFile)
+	_, lost := os.Stat(path)
 	text, err := json.Marshal(&w.state)
-	if err == nil {
-		err = statefile.Write(filepath.Join(w.config.State, journalFile), text)
+	if err == nil && (lost != nil || !bytes.Equal(text, w.written)) {
+		if err = statefile.Write(path, text); err == nil {
+			w.written = text
+		}
 	}
 	if err != nil {
 		w.log.ErrorContext(ctx, "the journal cannot be written: after a crash messages are repeated", "error", err.Error())

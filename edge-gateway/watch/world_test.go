@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type world struct {
 	logged  []string
 	begin   func() (end func()) // the watch, by the journal that it left
 	end     func()
+	folder  string // of the journal
 
 	mu      sync.Mutex // of what follows
 	cut     bool       // nothing leaves the site
@@ -269,6 +271,7 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 	})
 	time.Sleep(2 * time.Second)
 	path := configure(t, "http://service", steps)
+	w.folder = filepath.Dir(path)
 	w.begin = func() (end func()) {
 		c := must.Get(Load(path, []string{"PATH=/usr/bin:/bin"}))(t)
 		c.Gateway = "used"

@@ -149,7 +149,7 @@ func (v *Verifier) source(ctx context.Context, m push.Message) (Source, func(tim
 		return Source{}, nil, push.Permanent(push.ReasonRevoked, fmt.Errorf("gateway %s is revoked", claimed.GatewayID))
 	}
 	date := func(stamped time.Time) (time.Time, error) {
-		if !claimed.Verify(gateway.key.PublicKey, stamped, m.Data) {
+		if !claimed.Verify(gateway.key.PublicKey, m.Data) {
 			return time.Time{}, push.Permanent(push.ReasonSignature, fmt.Errorf("wrong signature of gateway %s", claimed.GatewayID))
 		}
 		at, err := reading.SignedTime(stamped, claimed.Age.Duration, m.PublishTime)

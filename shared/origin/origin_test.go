@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"maps"
 	"sync"
@@ -77,6 +78,15 @@ func message(t *testing.T, gateway string, key ed25519.PrivateKey, at time.Time,
 	return m
 }
 
+// foreign is a reading that another program than ours signs, over its timestamp as in the data (contract 10.3).
+func foreign(stamp string) push.Message {
+	data := []byte(`{"timestamp":"` + stamp + `","node_id":"n1","message_id":"m","temperature":21,"humidity":40}`)
+	signature := ed25519.Sign(private(1), append([]byte("coldaisle/data/1\ngw-a\n"+stamp+"\n\n"), data...))
+	return push.Message{ID: "1", Data: data, PublishTime: noon, Attributes: map[string]string{
+		wire.GatewayIDAttribute: "gw-a", wire.SignatureAttribute: base64.StdEncoding.EncodeToString(signature),
+	}}
+}
+
 func known(d time.Duration) wire.Age { return wire.Age{Duration: d, Known: true} }
 
 // TestOrigin shows contract 10.4.
@@ -101,6 +111,9 @@ func TestOrigin(t *testing.T) {
 		"of a revoked gateway":         {message: message(t, "gw-r", private(3), noon, known(0), noon), permanent: true},
 		"of no gateway":                {message: message(t, "gw-x", private(1), noon, known(0), noon), permanent: true},
 		"signed without a timestamp":   {message: message(t, "gw-a", private(1), time.Time{}, known(0), noon), permanent: true},
+		"signed, with zeros":           {message: foreign("2026-11-20T12:00:00.000Z"), want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon},
+		"signed, with nanoseconds":     {message: foreign("2026-11-20T12:00:00.120000001Z"), want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon.Add(120 * time.Millisecond)},
+		"signed, with an offset":       {message: foreign("2026-11-20T13:00:00+01:00"), want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon},
 		"open":                         {message: message(t, "", nil, noon, wire.Age{}, noon), wantTime: noon},
 		"open, where that is closed":   {message: message(t, "", nil, noon, wire.Age{}, noon), require: true, permanent: true},
 		"the probe, where that is closed": {

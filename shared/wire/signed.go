@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/v1"
+
 	"coldaisle.dev/shared/reading"
 )
 
@@ -88,10 +90,14 @@ func ParseOrigin(attributes map[string]string) (Origin, error) {
 // Signed reports whether the message claims to be signed by an enrolled gateway.
 func (o Origin) Signed() bool { return o.GatewayID != "" }
 
-// Verify reports whether the key's owner signed the data with these attributes.
-// at is the timestamp in the data.
-func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
-	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, append(signedHead(o.GatewayID, at, o.Age, len(data)), data...), o.Signature)
+// Verify reports whether the key's owner signed the data with these attributes. Its timestamp is
+// taken as it is written there: other programs' may have zeros at the end, or an offset.
+func (o Origin) Verify(key ed25519.PublicKey, data []byte) bool {
+	var in struct {
+		Timestamp string `json:"timestamp"`
+	}
+	return len(key) == ed25519.PublicKeySize && json.Unmarshal(data, &in) == nil &&
+		ed25519.Verify(key, append(signedHead(o.GatewayID, in.Timestamp, o.Age, len(data)), data...), o.Signature)
 }
 
 // SignData returns the attributes by which an enrolled gateway signs a message of
@@ -99,16 +105,17 @@ func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
 //
 //	coldaisle/data/1
 //	<gateway id>
-//	<timestamp, RFC 3339 as [EncodeData] writes it>
+//	<timestamp as in the data>
 //	<age in milliseconds, empty when it is not known>
 //	<data>
 //
-// at is the reading's time. A reading that is published again is signed again, because its
+// at is the reading's time, which [EncodeData] wrote. A reading that is published again is signed again, because its
 // age has changed.
 func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, data []byte) map[string]string {
+	stamp := reading.TruncateTime(at).Format(time.RFC3339Nano)
 	attributes := map[string]string{
 		GatewayIDAttribute: gatewayID,
-		SignatureAttribute: base64.StdEncoding.EncodeToString(ed25519.Sign(key, append(signedHead(gatewayID, at, age, len(data)), data...))),
+		SignatureAttribute: base64.StdEncoding.EncodeToString(ed25519.Sign(key, append(signedHead(gatewayID, stamp, age, len(data)), data...))),
 	}
 	if age.Known {
 		attributes[AgeAttribute] = age.attribute()
@@ -117,10 +124,10 @@ func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, d
 }
 
 // signedHead returns the signed lines that precede the data, with capacity to append it.
-func signedHead(gatewayID string, at time.Time, age Age, room int) []byte {
+func signedHead(gatewayID, stamp string, age Age, room int) []byte {
 	head := make([]byte, 0, len(dataPrefix)+len(gatewayID)+64+room)
 	head = append(head, dataPrefix...)
 	head = append(append(head, gatewayID...), '\n')
-	head = append(reading.TruncateTime(at).AppendFormat(head, time.RFC3339Nano), '\n')
+	head = append(append(head, stamp...), '\n')
 	return append(append(head, age.attribute()...), '\n')
 }
