@@ -254,8 +254,8 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await page.reload();
   await expect(page.getByText("Nothing is wrong. 24 of 24 sensors reporting.")).toBeVisible();
   await page.waitForLoadState("networkidle");
-  await page.unroute(asked);
   await context.setOffline(true);
+  await page.unroute(asked);
   await expect(page.getByText(new RegExp(String.raw`No contact since ${shownTime}\. What you see was so then\.`)))
     .toBeVisible();
   await expect(page.getByText("Nothing is wrong", { exact: false })).toHaveCount(0);
@@ -285,7 +285,6 @@ test("a service that hangs is told of, with since when, and heard again when it 
   await show(page, answer(2, 12));
   await page.reload();
   await expect(page.getByText("24 of 24 sensors reporting", { exact: false })).toBeVisible();
-  await page.unroute(asked);
   const unanswered = page.waitForRequest(asked);
   await page.route(asked, () => undefined);
   await unanswered;
