@@ -303,7 +303,7 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	}
 	download(of(r.start.AddDate(0, -1, 0)))
 	s.forward(0) // in the last ten minutes of a month it was in the next
-	_, m = download(of(s.now().UTC()))
+	_, m = download(of(s.now()))
 	must.Equal(t, "state, revision", "the month is not over 0", fmt.Sprint(m.Record.State, " ", m.Record.Revision))
 }
 
@@ -352,7 +352,7 @@ func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 	must.Equal(t, "incidents", 1, len(a.incidents(t, "")))
 	a.act(t, a.incidents(t, "")[0].ID, `"action":"comment","comment":"The fan"`)
 	s.execute(t, `UPDATE incident_changes SET at = at - interval '1 s' WHERE event = 'commented'`) // as an excursion's that joins
-	path := fmt.Sprintf("/api/v1/records/%d/%s", r.id, s.now().UTC().Format("2006-01"))
+	path := fmt.Sprintf("/api/v1/records/%d/%s", r.id, s.now().Format("2006-01"))
 	s.forward(time.Minute) // a record has whole seconds
 	files := unpack(t, a.call(t, a.token, "GET", path, "").is(t, 200).body)
 	var recorded struct{ Timeline []shownEvent }
