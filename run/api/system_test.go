@@ -110,7 +110,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 		if at := s.stopped.Load(); at != nil {
 			now = *at
 		}
-		return now.Add(time.Duration(s.ahead.Load()))
+		return now.Add(time.Duration(s.ahead.Load())).UTC() // a test puts it into addresses, where a plus is a space
 	}
 	cfg := bareConfig(logging.New(tb.Output(), slog.LevelError, ""))
 	cfg.DB, cfg.Readings, cfg.Clock = s.store.DB, s.readings, s.now

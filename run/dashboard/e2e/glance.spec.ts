@@ -3,7 +3,7 @@
 import type { Locator, Page } from "@playwright/test";
 import type { components } from "../src/api/schema";
 import { answer, hot, show } from "./answers";
-import { addSensor, expect, password, sendReading, signInAs, signUp, signUpByForm, test, url } from "./user";
+import { addSensor, expect, password, sendReading, shownTime, signInAs, signUp, signUpByForm, test, url } from "./user";
 
 type Overview = components["schemas"]["Overview"];
 
@@ -42,7 +42,7 @@ const uplink: Overview = fire(6, 10, {
 const asks = { what: /too hot/, where: /Hall 4/, "how bad": /38\.8 °C at Rack 1, limit 32\.0 °C/,
   "which way": /rising 0\.9 °C\/min/, who: /Nobody has it/, "what next": /next limit 40\.0 °C expected .* to / };
 const ofSilence = { what: /silent/, where: /Gateway Basement/, "how bad": /60 sensors/,
-  "which way": /since (\d+ \w+, )?\d\d:\d\d/, who: /Nobody has it/ };
+  "which way": new RegExp(`since ${shownTime}`), who: /Nobody has it/ };
 
 interface Scene { name: string; overview: Overview; asks?: Record<string, RegExp>; size?: {
   width: number; height: number;

@@ -1,7 +1,7 @@
 // How many requests the pages make. The cost page (run/tools/cost) is computed from the
 // same file that they are held to.
 import { readFileSync } from "node:fs";
-import type { Page } from "@playwright/test";
+import type { Page, Request } from "@playwright/test";
 import { ask, expect, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 import { query, seedReadings } from "./seed";
 
@@ -13,15 +13,15 @@ const counted = JSON.parse(readFileSync(new URL("../../tools/cost/requests.json"
 /** Requests to the API but for the overview, whose worker asks as often on each page. */
 function watch(page: Page) {
   let asked: URL[] = [];
-  let waiting = 0;
+  const waiting = new Set<Request>();
   const ours = (address: string) => new URL(address).pathname.startsWith("/api/v1/") && !address.endsWith("/overview");
   page.on("request", (request) => {
     if (!ours(request.url())) return;
     asked.push(new URL(request.url()));
-    waiting++;
+    waiting.add(request);
   });
   for (const end of ["requestfinished", "requestfailed"] as const) {
-    page.on(end as "requestfinished", (request) => { if (ours(request.url())) waiting--; });
+    page.on(end as "requestfinished", (request) => waiting.delete(request));
   }
   const count = (addresses: URL[]) => {
     const counts: Counts = {};
@@ -32,8 +32,8 @@ function watch(page: Page) {
     return counts;
   };
   return {
-    forget: () => { asked = []; waiting = 0; },
-    idle: () => waiting === 0,
+    forget: () => { asked = []; waiting.clear(); },
+    idle: () => waiting.size === 0,
     all: () => count(asked),
     /** Without what was asked for anew, because it took so long. */
     different: () => count([...new Map(asked.map((address) => [address.href, address])).values()]),

@@ -2,19 +2,9 @@
 // day of history, and ends it after them.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { seedDemo } from "./seed";
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
-}
 
 export default async function start(): Promise<() => Promise<void>> {
   const root = new URL("../../../", import.meta.url).pathname;
@@ -25,9 +15,8 @@ export default async function start(): Promise<() => Promise<void>> {
   const env = { ...process.env, CGO_ENABLED: "0" };
   execFileSync("go", ["build", "-trimpath", "-o", binary, "./run/local"], { cwd: root, env, stdio: "inherit" });
 
-  const [api, gateway] = [await freePort(), await freePort()];
-  const system = spawn(binary, ["--api-port", `${api}`, "--gateway-port", `${gateway}`, "--nodes", "8", "--history",
-    "0", "--data", data], { stdio: ["ignore", "pipe", "inherit"] });
+  const system = spawn(binary, ["--api-port", "0", "--gateway-port", "0", "--nodes", "8", "--history", "0", "--data",
+    data], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => system.once("exit", () => resolve()));
   // What it says when it is up ends with the addresses.
   let said = "";
@@ -44,8 +33,8 @@ export default async function start(): Promise<() => Promise<void>> {
 
   const port = readFileSync(join(data, "postgres/data/postmaster.pid"), "utf8").split("\n")[3];
   const password = readFileSync(join(data, "postgres/password"), "utf8").trim();
-  process.env.COLDAISLE_URL = `http://127.0.0.1:${api}`;
-  process.env.COLDAISLE_GATEWAY = `http://127.0.0.1:${gateway}`;
+  process.env.COLDAISLE_URL = /Dashboard +(\S+)/.exec(said)?.[1];
+  process.env.COLDAISLE_GATEWAY = /Gateway +(\S+)\/api/.exec(said)?.[1];
   process.env.COLDAISLE_FUNCTIONS = /Functions +(\S+)/.exec(said)?.[1];
   process.env.COLDAISLE_DATABASE = `postgres://coldaisle:${password}@127.0.0.1:${port}/coldaisle`;
   process.env.COLDAISLE_DEMO_PASSWORD = readFileSync(join(data, "demo_password"), "utf8").trim();

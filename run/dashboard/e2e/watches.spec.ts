@@ -14,9 +14,9 @@ test("nobody would be woken: the overview says so, and the page of watches remov
   await ask(key, "POST", "/api/v1/watches/heartbeat", { name: site, last_poll_age_s: 1, queue_age_s: 0 });
   await page.reload();
   await expect(page.getByRole("row", { name: new RegExp(`${site}.*Well`) })).toBeVisible();
-  await query("UPDATE watches SET heartbeat_at = heartbeat_at - interval '20 minutes' WHERE name = $1", [site]);
+  await query("UPDATE watches SET heartbeat_at = heartbeat_at - interval '2 days' WHERE name = $1", [site]);
   await page.goto(url("/"));
-  const sentence = `Nobody would be woken: the watch of ${site} has been silent for 20 min`;
+  const sentence = `Nobody would be woken: the watch of ${site} has been silent for 2 d`;
   await expect(page.getByRole("alert").filter({ hasText: sentence })).toBeVisible();
   await page.screenshot({ path: "test-results/watches-overview.png" });
   await page.goto(url("/watches"));

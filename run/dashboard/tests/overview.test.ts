@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   beyond, contactOf, inTrouble, roomsOf, sentenceOf, stepOf, type LiveSensor, type Overview,
 } from "../src/logic/overview";
+import { setDisplay } from "../src/logic/format";
 import { sparkColumns } from "../src/logic/spark";
 import { incident } from "./incident";
 
@@ -40,6 +41,7 @@ const says = (sentence: Partial<Overview["sentence"]>, more: Partial<Overview> =
   sentenceOf(overview([sensor({})], { sentence: { ...nothing, ...sentence }, ...more })).join("");
 
 test("the sentence words what the service says, and nothing else", () => {
+  setDisplay({ unit: "°C", zone: "UTC" });
   expect(says({})).toBe("Nothing is wrong. 1 of 1 sensor reporting.");
   const hot = {
     says: "incident", tone: "critical", incident_id: 1, cause: "too_hot", room: "Hall A", sensor_id: "a",
