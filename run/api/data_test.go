@@ -30,6 +30,7 @@ import (
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -456,9 +457,9 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	}, logging.Discard()))(t)
 	t.Cleanup(func() { _ = archive.Close() })
 	pool := pgtest.New(t)
-	table := pgreadings.New(pool, nil, time.Now)
+	table := pgreadings.New(store.New(pool), nil, time.Now)
 	s := newTestAPI(t, func(c *Config) {
-		c.Readings = pgreadings.New(pool, archive, time.Now)
+		c.Readings = pgreadings.New(store.New(pool), archive, time.Now)
 		c.Models = persistence{}
 	})
 	a := s.customer(t)
@@ -521,7 +522,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 // TestForecastFollowsTheLastReading has one in the state that is not stored: steps are dated from it. Contract 7.11.
 func TestForecastFollowsTheLastReading(t *testing.T) {
 	t.Parallel()
-	table := pgreadings.New(pgtest.New(t), nil, time.Now)
+	table := pgreadings.New(store.New(pgtest.New(t)), nil, time.Now)
 	s, a := newTestCustomer(t, func(c *Config) { c.Readings, c.Models = table, persistence{} })
 	a.sensors(t, a.room(t, "Hall"), "n1")
 	s.holdsBefore(t, "n1")
