@@ -20,6 +20,7 @@ import (
 	bq "google.golang.org/api/bigquery/v2"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
@@ -169,13 +170,14 @@ func TestHistoryFails(t *testing.T) {
 	}
 }
 
-// TestLimitsAreExplained has a range that holds too much for a scan, or for the time of its operation. Contract 5.12.
+// TestLimitsAreExplained has a range that holds too much for a scan, or for the time of its operation, or that gets no turn. Contract 5.12.
 func TestLimitsAreExplained(t *testing.T) {
 	t.Parallel()
 	scan := func(purpose readings.Purpose) error {
 		return fmt.Errorf("asked: %w", &readings.LimitError{Purpose: purpose, Err: errors.New("secret cause")})
 	}
 	const shorter = "The range holds more readings than one request may scan; ask for a shorter one, several times"
+	const busy = "Too many requests at once; try again in a moment"
 	const preview, report = "/api/v1/rules/preview", "/api/v1/data/report/1?start_time=2026-03-01&end_time=2026-03-31"
 	for _, c := range []struct {
 		fails  error
@@ -186,6 +188,9 @@ func TestLimitsAreExplained(t *testing.T) {
 		{scan(readings.Export), wholeRange, 400, shorter},
 		{scan(readings.Export), preview, 400, shorter},
 		{scan(readings.Chart), wholeRange + "&max_points=10", 400, "The range holds more readings than one chart may scan; ask for a shorter one"},
+		{fmt.Errorf("asked: %w: %w", fairqueue.ErrNoSlot, context.DeadlineExceeded), preview, 503, busy},
+		{fmt.Errorf("asked: %w: %w", fairqueue.ErrNoSlot, context.DeadlineExceeded), report, 503, busy},
+		{fmt.Errorf("asked: %w: %w", fairqueue.ErrNoSlot, context.DeadlineExceeded), wholeRange, 503, busy},
 		{context.DeadlineExceeded, preview, 503, "The preview takes too long; choose fewer days, or rules for fewer sensors"},
 		{context.DeadlineExceeded, report, 400, "The report takes too long; choose fewer sensors by limit and after, or a shorter range"},
 	} {

@@ -398,8 +398,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	ask(1, free)
 	soon, cancel := context.WithTimeout(fairqueue.WithAccount(t.Context(), 1), 100*time.Millisecond)
 	defer cancel()
-	must.Fail(t, "statistics beside it", must.Err(table.Stats(soon, readings.NodeRef{ID: "n"}, time.Now(), []time.Time{{}})), context.DeadlineExceeded)
-	must.Fail(t, "a count beside it", must.Err(accounts.New(db).AuditLog(1, accounts.AuditQuery{}).Total(soon)), context.DeadlineExceeded)
+	must.Fail(t, "statistics beside it", must.Err(table.Stats(soon, readings.NodeRef{ID: "n"}, time.Now(), []time.Time{{}})), fairqueue.ErrNoSlot)
+	must.Fail(t, "a count beside it", must.Err(accounts.New(db).AuditLog(1, accounts.AuditQuery{}).Total(soon)), fairqueue.ErrNoSlot)
 	for _, account := range []int64{1, 1, 1, 2} {
 		ask(account, over)
 	}

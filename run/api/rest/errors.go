@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 
 	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/shared/fairqueue"
 )
 
 // problem is the body of every error: {"detail": "..."}.
@@ -100,6 +101,9 @@ const (
 func (r *API) errorOf(err error) (*Error, bool) {
 	if answer, ok := errors.AsType[*Error](err); ok {
 		return answer, true
+	}
+	if errors.Is(err, fairqueue.ErrNoSlot) {
+		return errBusy, true
 	}
 	if answer, ok := r.config.MapError(err); ok {
 		return answer, true
