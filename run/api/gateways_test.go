@@ -61,6 +61,25 @@ func TestConfirmsAtTheSameMoment(t *testing.T) {
 	must.Equal(t, "entries", 1, s.count(t, `SELECT count(*) FROM audit_log WHERE operation = 'enrolGateway'`))
 }
 
+// TestEnrolmentThatIsRolledBack has PostgreSQL roll the first attempt back: the entry of the second says what it changed.
+func TestEnrolmentThatIsRolledBack(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	g := a.gateway(t, "Basement")
+	s.execute(t, `CREATE SEQUENCE attempts`)
+	s.execute(t, `CREATE FUNCTION roll_back() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('attempts') = 1 THEN RAISE EXCEPTION 'rolled back' USING ERRCODE = 'serialization_failure'; END IF;
+			RETURN NEW;
+		END $$`)
+	s.execute(t, `CREATE TRIGGER roll_back BEFORE INSERT ON audit_log FOR EACH ROW WHEN (NEW.operation = 'enrolGateway') EXECUTE FUNCTION roll_back()`)
+	g.enrol(t, true).is(t, 200)
+	must.Equal(t, "attempts, entries", [2]int{2, 1}, [2]int{
+		s.count(t, `SELECT last_value FROM attempts`),
+		s.count(t, `SELECT count(*) FROM audit_log WHERE before->>'enrolled' = 'false' AND after->>'enrolled' = 'true'`),
+	})
+}
+
 // TestEnrolment shows contract 10.2.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
