@@ -40,11 +40,12 @@ func TestConfirmsAtTheSameMoment(t *testing.T) {
 	g := a.gateway(t, "Basement")
 	thief := *g
 	_, thief.key, _ = ed25519.GenerateKey(rand.Reader)
+	var confirms sync.WaitGroup
+	defer confirms.Wait() // also when the test has failed, after the lock's end: they report to it
 	lock := must.Get(pgx.Connect(t.Context(), s.pool.Config().ConnString()))(t)
 	defer func() { _ = lock.Close(context.WithoutCancel(t.Context())) }()
 	must.Get(lock.Exec(t.Context(), `BEGIN`))(t)
 	must.Get(lock.Exec(t.Context(), `SELECT FROM gateways WHERE id = $1 FOR UPDATE`, g.id))(t)
-	var confirms sync.WaitGroup
 	waiting := func(want int) {
 		must.Eventually(t, "confirms wait", func() bool {
 			return want == s.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
