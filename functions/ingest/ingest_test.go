@@ -203,7 +203,7 @@ func TestBatch(t *testing.T) {
 	metadata := pgtest.NewStores(pool)
 	customer, room := metadata.Owner(t, "anna12", "a", "b")
 	must.Get(pool.Exec(t.Context(), `ALTER TABLE sensor_data.readings ADD CHECK (message_id <> 'refused')`))(t)
-	step := ingest.New(from, metadata, pgreadings.New(pool, nil, time.Now), pipeline.BatchWait(), time.Now, logging.Discard(), nil)
+	step := ingest.New(from, metadata, pgreadings.New(metadata.DB, nil, time.Now), pipeline.BatchWait(), time.Now, logging.Discard(), nil)
 	now := time.Now().UTC().Truncate(time.Second)
 	// send sends readings at once and returns the ids of those that are stored, and how many failed.
 	send := func(messages ...string) (stored []string, failed int) {

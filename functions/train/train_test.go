@@ -58,7 +58,7 @@ func newFixture(t *testing.T, readings int) *fixture {
 	t.Helper()
 	p := &fixture{t: t, pool: pgtest.New(t), now: began}
 	p.Stores = pgtest.NewStores(p.pool)
-	p.table = pgreadings.New(p.pool, nil, p.clock)
+	p.table = pgreadings.New(p.DB, nil, p.clock)
 	p.customer, p.room = p.newCustomer("annaanna", "n1")
 	p.server = must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	t.Cleanup(p.server.Stop)

@@ -20,6 +20,7 @@ import (
 	bq "google.golang.org/api/bigquery/v2"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
@@ -30,6 +31,7 @@ import (
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -168,13 +170,14 @@ func TestHistoryFails(t *testing.T) {
 	}
 }
 
-// TestLimitsAreExplained has a range that holds too much for a scan, or for the time of its operation. Contract 5.12.
+// TestLimitsAreExplained has a range that holds too much for a scan, or for the time of its operation, or that gets no turn. Contract 5.12.
 func TestLimitsAreExplained(t *testing.T) {
 	t.Parallel()
 	scan := func(purpose readings.Purpose) error {
 		return fmt.Errorf("asked: %w", &readings.LimitError{Purpose: purpose, Err: errors.New("secret cause")})
 	}
 	const shorter = "The range holds more readings than one request may scan; ask for a shorter one, several times"
+	const busy = "Too many requests at once; try again in a moment"
 	const preview, report = "/api/v1/rules/preview", "/api/v1/data/report/1?start_time=2026-03-01&end_time=2026-03-31"
 	for _, c := range []struct {
 		fails  error
@@ -185,6 +188,9 @@ func TestLimitsAreExplained(t *testing.T) {
 		{scan(readings.Export), wholeRange, 400, shorter},
 		{scan(readings.Export), preview, 400, shorter},
 		{scan(readings.Chart), wholeRange + "&max_points=10", 400, "The range holds more readings than one chart may scan; ask for a shorter one"},
+		{fmt.Errorf("asked: %w: %w", fairqueue.ErrNoSlot, context.DeadlineExceeded), preview, 503, busy},
+		{fmt.Errorf("asked: %w: %w", fairqueue.ErrNoSlot, context.DeadlineExceeded), report, 503, busy},
+		{fmt.Errorf("asked: %w: %w", fairqueue.ErrNoSlot, context.DeadlineExceeded), wholeRange, 503, busy},
 		{context.DeadlineExceeded, preview, 503, "The preview takes too long; choose fewer days, or rules for fewer sensors"},
 		{context.DeadlineExceeded, report, 400, "The report takes too long; choose fewer sensors by limit and after, or a shorter range"},
 	} {
@@ -456,9 +462,9 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	}, logging.Discard()))(t)
 	t.Cleanup(func() { _ = archive.Close() })
 	pool := pgtest.New(t)
-	table := pgreadings.New(pool, nil, time.Now)
+	table := pgreadings.New(store.New(pool), nil, time.Now)
 	s := newTestAPI(t, func(c *Config) {
-		c.Readings = pgreadings.New(pool, archive, time.Now)
+		c.Readings = pgreadings.New(store.New(pool), archive, time.Now)
 		c.Models = persistence{}
 	})
 	a := s.customer(t)
@@ -521,7 +527,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 // TestForecastFollowsTheLastReading has one in the state that is not stored: steps are dated from it. Contract 7.11.
 func TestForecastFollowsTheLastReading(t *testing.T) {
 	t.Parallel()
-	table := pgreadings.New(pgtest.New(t), nil, time.Now)
+	table := pgreadings.New(store.New(pgtest.New(t)), nil, time.Now)
 	s, a := newTestCustomer(t, func(c *Config) { c.Readings, c.Models = table, persistence{} })
 	a.sensors(t, a.room(t, "Hall"), "n1")
 	s.holdsBefore(t, "n1")

@@ -40,11 +40,12 @@ func TestConfirmsAtTheSameMoment(t *testing.T) {
 	g := a.gateway(t, "Basement")
 	thief := *g
 	_, thief.key, _ = ed25519.GenerateKey(rand.Reader)
+	var confirms sync.WaitGroup
+	defer confirms.Wait() // also when the test has failed, after the lock's end: they report to it
 	lock := must.Get(pgx.Connect(t.Context(), s.pool.Config().ConnString()))(t)
 	defer func() { _ = lock.Close(context.WithoutCancel(t.Context())) }()
 	must.Get(lock.Exec(t.Context(), `BEGIN`))(t)
 	must.Get(lock.Exec(t.Context(), `SELECT FROM gateways WHERE id = $1 FOR UPDATE`, g.id))(t)
-	var confirms sync.WaitGroup
 	waiting := func(want int) {
 		must.Eventually(t, "confirms wait", func() bool {
 			return want == s.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
@@ -59,6 +60,25 @@ func TestConfirmsAtTheSameMoment(t *testing.T) {
 	must.Get(lock.Exec(t.Context(), `COMMIT`))(t)
 	confirms.Wait()
 	must.Equal(t, "entries", 1, s.count(t, `SELECT count(*) FROM audit_log WHERE operation = 'enrolGateway'`))
+}
+
+// TestEnrolmentThatIsRolledBack has PostgreSQL roll the first attempt back: the entry of the second says what it changed.
+func TestEnrolmentThatIsRolledBack(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	g := a.gateway(t, "Basement")
+	s.execute(t, `CREATE SEQUENCE attempts`)
+	s.execute(t, `CREATE FUNCTION roll_back() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('attempts') = 1 THEN RAISE EXCEPTION 'rolled back' USING ERRCODE = 'serialization_failure'; END IF;
+			RETURN NEW;
+		END $$`)
+	s.execute(t, `CREATE TRIGGER roll_back BEFORE INSERT ON audit_log FOR EACH ROW WHEN (NEW.operation = 'enrolGateway') EXECUTE FUNCTION roll_back()`)
+	g.enrol(t, true).is(t, 200)
+	must.Equal(t, "attempts, entries", [2]int{2, 1}, [2]int{
+		s.count(t, `SELECT last_value FROM attempts`),
+		s.count(t, `SELECT count(*) FROM audit_log WHERE before->>'enrolled' = 'false' AND after->>'enrolled' = 'true'`),
+	})
 }
 
 // TestEnrolment shows contract 10.2.

@@ -15,11 +15,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/requestlog"
@@ -27,6 +31,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store"
 )
 
 // bareHandler is an API whose store is never asked.
@@ -516,5 +521,39 @@ func TestConditionalLeavesTheRest(t *testing.T) {
 		got := answer(t, handler, test.method, "/", "", map[string]string{"If-None-Match": "*"}).is(t, test.status)
 		must.Equal(t, name+": tag, bytes", fmt.Sprint(test.own, test.length),
 			fmt.Sprint(got.header.Get("ETag"), len(got.body)))
+	}
+}
+
+// panics makes a pool panic where a request of the API takes a connection for one of its queries in a group.
+type panics struct {
+	countedQueries
+
+	armed atomic.Bool
+}
+
+func (p *panics) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	if p.armed.Load() && bytes.Contains(debug.Stack(), []byte("errgroup")) {
+		panic("a query of a group")
+	}
+	return ctx
+}
+
+func (*panics) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
+
+// TestPanicBesideTheRequest has the overview's own queries panic: only its request fails, like one whose handler panics.
+func TestPanicBesideTheRequest(t *testing.T) {
+	t.Parallel()
+	var config Config
+	s, a := newTestCustomer(t, func(c *Config) { config = *c })
+	settings, tracer := s.pool.Config(), &panics{}
+	settings.ConnConfig.Tracer = tracer
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), settings))(t)
+	t.Cleanup(pool.Close)
+	config.DB, config.Log = store.New(pool), logging.Discard()
+	api := must.Get(New(config))(t)
+	for _, panics := range []bool{true, false} {
+		tracer.armed.Store(panics)
+		got := answer(t, api, "GET", "/api/v1/overview", "", map[string]string{"Authorization": "Bearer " + a.token})
+		must.Equal(t, fmt.Sprint("status, panicking ", panics), map[bool]int{true: 500, false: 200}[panics], got.status)
 	}
 }

@@ -346,7 +346,8 @@ func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	settings.MaxConns = 2
 	pool := must.Get(pgxpool.NewWithConfig(t.Context(), settings))(t)
 	t.Cleanup(pool.Close)
-	config.DB, config.Readings = store.New(pool), pgreadings.New(pool, nil, time.Now)
+	config.DB = store.New(pool)
+	config.Readings = pgreadings.New(config.DB, nil, time.Now)
 	counted := must.Get(New(config))(t)
 	sensors := 0
 	preview := func() int64 {

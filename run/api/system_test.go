@@ -104,7 +104,8 @@ func (s *testAPI) stop(at time.Time) { s.stopped.Store(&at) }
 func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), saved: map[string]string{}}
+	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), saved: map[string]string{}}
+	s.readings = pgreadings.New(s.store.DB, nil, time.Now)
 	s.now = func() time.Time {
 		now := time.Now()
 		if at := s.stopped.Load(); at != nil {

@@ -61,14 +61,15 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	opened.Push("retraining topic", closing.NoError(topic.Stop))
 	drills := alerting.NewDrillPublisher(client, s.DataTopic)
 	opened.Push("data topic", closing.NoError(drills.Stop))
-	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Backend, pool, clock, log)
+	db := store.New(pool)
+	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Backend, db, clock, log)
 	if err != nil {
 		return err
 	}
 	opened.Push("readings", closeTable)
 
 	deps := api.Config{
-		DB: table.DB(), Readings: table, Publisher: topic, Drills: drills, SecretKey: s.SecretKey,
+		DB: db, Readings: table, Publisher: topic, Drills: drills, SecretKey: s.SecretKey,
 		ProjectID: s.ProjectID, DataTopic: s.DataTopic, MaxUnreported: s.MaxUnreported,
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}

@@ -63,8 +63,8 @@ func New[K comparable](limits Limits) *Queue[K] {
 	return &Queue[K]{limits: limits, free: max(1, limits.Slots)}
 }
 
-// Acquire waits for a slot. It fails with [ErrNoSlot], or when ctx ends. The caller
-// releases the slot by done.
+// Acquire waits for a slot. It fails with [ErrNoSlot], also at the deadline of ctx, or when ctx
+// is canceled. The caller releases the slot by done.
 func (q *Queue[K]) Acquire(ctx context.Context, in Lane, key K) (done func(), err error) {
 	w, err := q.enqueue(in, key)
 	if err != nil {
@@ -85,6 +85,9 @@ func (q *Queue[K]) Acquire(ctx context.Context, in Lane, key K) (done func(), er
 		err = ErrNoSlot
 	case <-ctx.Done():
 		err = fmt.Errorf("wait for a slot: %w", ctx.Err())
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", ErrNoSlot, err)
+		}
 	}
 	q.mutex.Lock()
 	defer q.mutex.Unlock()

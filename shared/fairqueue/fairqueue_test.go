@@ -104,7 +104,7 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 	})
 }
 
-func TestCanceledCallerLeavesTheQueue(t *testing.T) {
+func TestCallerWhoseContextEndsLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{1}, MaxWait: time.Minute})
@@ -113,8 +113,12 @@ func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 		d.ask(ctx, "b")
 		cancel()
 		synctest.Wait()
+		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		d.ask(soon, "late")
+		time.Sleep(2 * time.Millisecond)
 		d.ask(t.Context(), "c")
-		d.check(t, "one that has gone", "ac", "")
+		d.check(t, "one that has gone, and one whose time was over", "ac", "late")
 	})
 }
 

@@ -369,7 +369,7 @@ func TestUnjudged(t *testing.T) {
 	ingested := func(j incidents.Judged) {
 		t.Helper()
 		db.heard(t, j.Reading)
-		must.Do(t, pgreadings.New(db.pool, nil, time.Now).Append(t.Context(), []reading.Reading{j.Reading}))
+		must.Do(t, pgreadings.New(db.DB, nil, time.Now).Append(t.Context(), []reading.Reading{j.Reading}))
 	}
 	hot := at("n1", 30*time.Second, 60)
 	ingested(hot)

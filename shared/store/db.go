@@ -41,8 +41,8 @@ type connection interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// New returns the database of a pool whose schema [Migrate] has brought up to date. The
-// pool stays the caller's to close.
+// New returns the database of a pool whose schema [Migrate] has brought up to date. The pool
+// stays the caller's to close. What answers accounts shares one: each counts turns of its own.
 func New(pool *pgxpool.Pool) *DB {
 	db := &DB{pool, attempts, pool, nil}
 	db.long = fairqueue.New[int64](fairqueue.Limits{

@@ -305,7 +305,7 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	// The hold began before the reading.
 	db.sql(t, `UPDATE open_holds SET held_from = held_from - interval '1 day' WHERE node_id = 'hot'`, nil)
 	now := reading.TruncateTime(db.now(t)).Add(-30 * time.Minute)
-	table := pgreadings.New(db.pool, nil, time.Now)
+	table := pgreadings.New(db.DB, nil, time.Now)
 	ingest := func(node string, at time.Time, temperature float64) {
 		t.Helper()
 		r := measured(node, at, temperature)

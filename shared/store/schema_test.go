@@ -351,7 +351,7 @@ func TestHistoryByItsComponents(t *testing.T) {
 	pools, stores := granted(t, db)
 	now := instant()
 	clock := func() time.Time { return now }
-	table := pgreadings.New(pools["ingest"], nil, clock)
+	table := pgreadings.New(store.New(pools["ingest"]), nil, clock)
 	node := readings.NodeRef{ID: "n1", Visible: []reading.Span{{}}}
 	r := reading.Reading{NodeID: "n1", MessageID: "m", Time: now, Temperature: 20, Humidity: 40}
 	for _, maintain := range []time.Duration{0, 10 * 24 * time.Hour, time.Hour} { // a new table, aggregated, with a late one
@@ -360,7 +360,7 @@ func TestHistoryByItsComponents(t *testing.T) {
 	}
 	must.Do(t, stores["ingest"].RecordProbe(t.Context(), now, now))
 	must.Get(pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}))(t)
-	stats := must.Get(pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)}))(t)
+	stats := must.Get(pgreadings.New(store.New(pools["api"]), nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)}))(t)
 	must.Equal(t, "readings", int64(1), stats[0].Count)
 	refused(t, pools["api"], `SELECT sensor_data.drop_days(now())`)
 }

@@ -30,12 +30,12 @@ func init() {
 }
 
 func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, error) {
-	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, deps.Database, deps.Clock, deps.Log)
+	metadata := store.New(deps.Database)
+	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, metadata, deps.Clock, deps.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open readings: %w", err)
 	}
 	deps.Clients.Push("readings", closeTable)
-	metadata := store.New(deps.Database)
 	states := pipeline.New(metadata)
 	from := origin.New(accounts.New(metadata), deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
 	step := ingest.New(from, states, table, pipeline.BatchWait(), deps.Clock, deps.Log, deps.Counters)

@@ -34,11 +34,12 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		return nil, err
 	}
 	deps.Clients.Push("models", bucket.Close)
-	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, deps.Database, deps.Clock, deps.Log)
+	metadata := store.New(deps.Database)
+	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, metadata, deps.Clock, deps.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open readings: %w", err)
 	}
 	deps.Clients.Push("readings", closeTable)
-	step := train.New(learning.New(store.New(deps.Database)), table, bucket, c.Rows, deps.Clock, deps.Log)
+	step := train.New(learning.New(metadata), table, bucket, c.Rows, deps.Clock, deps.Log)
 	return step.Handle, nil
 }

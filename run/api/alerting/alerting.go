@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
@@ -96,11 +97,11 @@ func (h *Handlers) registerAlerts(r *rest.API) {
 		ID: "listActiveAlerts", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/active", Tag: rest.TagAlerts,
 		Summary:   "List unacknowledged alerts, newest first",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: list}}}},
-	}, h.activeAlerts)
+	}, h.activeAlerts, fairqueue.ErrNoSlot)
 	rest.Register(r, rest.Operation{
 		ID: "listAlertHistory", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/history", Tag: rest.TagAlerts,
 		Summary: "List the last alerts, acknowledged or not, newest first",
-	}, h.alertHistory)
+	}, h.alertHistory, fairqueue.ErrNoSlot)
 	// A repeat answers the same alert, unchanged.
 	rest.Answer(r, rest.Operation{
 		ID: "acknowledgeAlert", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/alerts/{alert_id}/acknowledge", Tag: rest.TagAlerts,

@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/store"
@@ -105,7 +106,7 @@ func (h *Handlers) registerDrills(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listDrills", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/drills", Tag: rest.TagIncidents,
 		Summary: "List alarm drills, newest first",
-	}, h.listDrills)
+	}, h.listDrills, fairqueue.ErrNoSlot)
 	rest.Answer(r, rest.Operation{
 		ID: "getDrill", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/drills/{drill_id}", Tag: rest.TagIncidents,
 		Summary: "Read how an alarm drill goes",

@@ -10,6 +10,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
@@ -88,7 +89,7 @@ func (h *Handlers) registerExcursions(r *rest.API) {
 		ID: "listExcursions", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/excursions", Tag: rest.TagIncidents,
 		Summary:     "List excursions, newest first",
 		Description: "Each is of one sensor: a time beyond the limit of a rule, without readings, or unlike the time before. Incidents consist of them.",
-	}, h.listExcursions)
+	}, h.listExcursions, fairqueue.ErrNoSlot)
 	// A repeat sets the same verdict again, until a training run has used it.
 	rest.Answer(r, rest.Operation{
 		ID: "judgeExcursion", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/excursions/{excursion_id}/verdict", Tag: rest.TagIncidents,

@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
@@ -181,7 +182,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		ID: "listIncidents", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents", Tag: rest.TagIncidents,
 		Summary:     "List incidents, newest first",
 		Description: "One per room and cause: its excursions show what is wrong at which sensor.",
-	}, h.listIncidents)
+	}, h.listIncidents, fairqueue.ErrNoSlot)
 	rest.Answer(r, rest.Operation{
 		ID: "getIncident", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
 		Summary:     "Read an incident and what happened to it",

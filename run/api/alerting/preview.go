@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
@@ -55,7 +56,7 @@ var errSlowPreview = rest.NewError(http.StatusServiceUnavailable, "The preview t
 
 func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (_ preview, err error) {
 	defer func() {
-		if err != nil && errors.Is(cmp.Or(ctx.Err(), err), context.DeadlineExceeded) {
+		if err != nil && !errors.Is(err, fairqueue.ErrNoSlot) && errors.Is(cmp.Or(ctx.Err(), err), context.DeadlineExceeded) {
 			err = errSlowPreview
 		}
 	}()

@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -237,7 +238,7 @@ func (h *Handlers) Register(r *rest.API) {
 			rest.ContentJSON: {Schema: list},
 			rest.ContentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,person,person:7,Ana,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},
 		}}},
-	}, h.list)
+	}, h.list, fairqueue.ErrNoSlot)
 }
 
 func (h *Handlers) list(ctx context.Context, in *logInput) (*rest.PageStream, error) {

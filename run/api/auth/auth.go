@@ -7,10 +7,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -128,11 +126,7 @@ func NewAuthenticator(known Accounts, tokens *Tokens, clock func() time.Time, lo
 // together looks up the keys of concurrent callers by one query. A key that find does not find is nil.
 func together[K comparable, V any](find func(context.Context, []K) (map[K]V, error)) *coalesce.Group[K, *V] {
 	query := func(ctx context.Context, keys []K) (values []*V, err error) {
-		defer func() { // it would end the process: the group's goroutine is out of the request's reach
-			if value := recover(); value != nil {
-				err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
-			}
-		}()
+		defer rest.Recover(&err)
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
 		found, err := find(ctx, keys)

@@ -8,6 +8,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/modelstore"
@@ -41,7 +42,7 @@ func (h *Handlers) registerForecast(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getForecast", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
 		Summary: "Forecast the next 20 seconds of a sensor",
-	}, h.forecast, store.ErrNoSensor, errNoForecast)
+	}, h.forecast, store.ErrNoSensor, errNoForecast, fairqueue.ErrNoSlot)
 }
 
 var errNoForecast = rest.NotFound("No forecast available")

@@ -13,6 +13,7 @@ import (
 
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -85,7 +86,7 @@ func (h *Handlers) registerHistory(r *rest.API) {
 				},
 			},
 		}},
-	}, h.history, store.ErrNoSensor)
+	}, h.history, store.ErrNoSensor, fairqueue.ErrNoSlot)
 }
 
 // clampRange limits a query to the times that a reading can have.

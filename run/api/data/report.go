@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -81,7 +82,7 @@ func (h *Handlers) registerReport(r *rest.API) {
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes count all readings. " +
 			"Sensors are those now in the room, by identifier. One request can read a month of at most 100 sensors, or a shorter range of " +
 			"correspondingly more: read a larger room in parts, by `limit` and `after`.",
-	}, h.report, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport)
+	}, h.report, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport, fairqueue.ErrNoSlot)
 }
 
 // errLargeReport is the answer for a range of which that many sensors at most can be read at once.
@@ -156,6 +157,8 @@ func (h *Handlers) read(
 	found := map[string]*reported{}
 	for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
 		switch {
+		case errors.Is(err, fairqueue.ErrNoSlot): // the service is busy, whatever the report is
+			return nil, err
 		case err != nil && ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)):
 			return nil, errSlowReport
 		case err != nil:
@@ -246,7 +249,7 @@ func (h *Handlers) registerRoomTime(r *rest.API) {
 		Summary: "Count the minutes in which a room was outside its ranges",
 		Description: "A minute counts once, however many sensors were outside the range in it, and however briefly. Ranges and readings are those of " +
 			"the report, of all sensors of the room.",
-	}, h.roomTime, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errSlowReport)
+	}, h.roomTime, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errSlowReport, fairqueue.ErrNoSlot)
 }
 
 func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 )
@@ -73,7 +74,7 @@ func (h *Handlers) registerStats(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getStatistics", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
 		Summary: "Summarise a sensor's readings over windows that end now",
-	}, h.stats, store.ErrNoSensor)
+	}, h.stats, store.ErrNoSensor, fairqueue.ErrNoSlot)
 }
 
 func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, error) {

@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -53,7 +54,7 @@ func (h *Handlers) registerUsual(r *rest.API) {
 		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
 		Description: "By today's calibration, the sensor's own changes since the hours before leave the band of an hour only once a month. " +
 			"It is known for the last 28 days, but not after a day of silence; other hours are absent.",
-	}, h.usual, store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart})
+	}, h.usual, store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart}, fairqueue.ErrNoSlot)
 }
 
 func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, error) {

@@ -99,8 +99,8 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway,
 	if !e.Confirm {
 		return found, nil
 	}
+	before := audited(found)
 	err = h.DB.InTx(ctx, func(tx *store.DB) error {
-		before := audited(found)
 		after, err := accounts.New(tx).EnrolGateway(ctx, e.Code, key)
 		if err != nil {
 			return err

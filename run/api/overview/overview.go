@@ -220,11 +220,13 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 	known := incidents.New(h.DB)
 	group, groupCtx := errgroup.WithContext(ctx)
 	readLive := sync.OnceValues(func() ([]incidents.LiveSensor, error) { return known.LiveSensors(groupCtx, customer) })
-	group.Go(func() error { // first, because it takes the longest
-		_, err := readLive()
+	group.Go(func() (err error) { // first, because it takes the longest
+		defer rest.Recover(&err)
+		_, err = readLive()
 		return err
 	})
 	group.Go(func() (err error) {
+		defer rest.Recover(&err)
 		if a.anew, err = v.day.look(groupCtx, known, customer, now); err != nil {
 			return err
 		}
@@ -235,11 +237,13 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	list := func() (err error) {
+		defer rest.Recover(&err) // the others use the view
 		// Transitions due by the clock are written before they are shown.
 		if err = known.Settle(groupCtx, customer, now); err != nil {
 			return err
 		}
 		group.Go(func() (err error) {
+			defer rest.Recover(&err)
 			if a.unseen, err = known.Unseen(groupCtx, customer); err != nil {
 				return err
 			}

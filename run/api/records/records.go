@@ -20,6 +20,7 @@ import (
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/recordstore"
 	"coldaisle.dev/shared/store"
@@ -55,7 +56,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Description: "A ZIP of readings, incidents, drills, calibrations, rules, changes and coverage, with a manifest of their SHA-256 and its Ed25519 signature. " +
 			"Months are in UTC. The record of a month that is not over says so and is not stored. Records of deleted rooms remain.",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{contentZIP: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}},
-	}, h.record, store.ErrNoRoom, errFuture, errBefore, errNoRecords, &readings.LimitError{Purpose: readings.Export})
+	}, h.record, store.ErrNoRoom, errFuture, errBefore, errNoRecords, &readings.LimitError{Purpose: readings.Export}, fairqueue.ErrNoSlot)
 	// Called to verify a record, without an account.
 	rest.Answer(r, rest.Operation{
 		ID: "listRecordKeys", Public: true, Method: http.MethodGet, Path: "/api/v1/records/keys", Tag: rest.TagRecords,

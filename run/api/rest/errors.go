@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 
 	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/shared/fairqueue"
 )
 
 // problem is the body of every error: {"detail": "..."}.
@@ -101,10 +104,21 @@ func (r *API) errorOf(err error) (*Error, bool) {
 	if answer, ok := errors.AsType[*Error](err); ok {
 		return answer, true
 	}
+	if errors.Is(err, fairqueue.ErrNoSlot) {
+		return errBusy, true
+	}
 	if answer, ok := r.config.MapError(err); ok {
 		return answer, true
 	}
 	return NewError(http.StatusInternalServerError, DetailInternal), false
+}
+
+// Recover sets err to a panic's, with its stack. It is to be deferred where a request's work runs in
+// a goroutine of its own: a panic there would end the process.
+func Recover(err *error) {
+	if value := recover(); value != nil {
+		*err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+	}
 }
 
 // answer maps a handler's error to the answer that huma writes, and logs the

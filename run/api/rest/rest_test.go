@@ -150,7 +150,7 @@ func TestTurnsGoFromAccountToAccount(t *testing.T) {
 				done()
 				return
 			}
-			busy, ok := errors.AsType[*Error](err)
+			busy, ok := (&API{}).errorOf(err)
 			must.Hold(t, ok && busy.Status == http.StatusServiceUnavailable && busy.GetHeaders().Get("Retry-After") == "10",
 				"refused with %v", err)
 			refused = append(refused, account)

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"coldaisle.dev/shared/fairqueue"
@@ -26,11 +25,7 @@ func NewTurns(slots int) *Turns {
 
 // Wait waits for a turn of the calling account; done ends it.
 func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
-	done, err = t.queue.Acquire(ctx, fairqueue.Unknown, accountOf(ctx))
-	if errors.Is(err, fairqueue.ErrNoSlot) {
-		err = errBusy
-	}
-	return done, err
+	return t.queue.Acquire(ctx, fairqueue.Unknown, accountOf(ctx)) //nolint:wrapcheck // errorOf knows it
 }
 
 type changesKey struct{}

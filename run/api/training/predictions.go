@@ -8,6 +8,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -91,7 +92,7 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listPredictions", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Summary: "List predictions, newest first",
-	}, h.listPredictions)
+	}, h.listPredictions, fairqueue.ErrNoSlot)
 	// Called by models other than ours. A repeat for the same sensor and time hears that the
 	// prediction exists.
 	rest.Answer(r, rest.Operation{

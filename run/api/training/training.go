@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -83,7 +84,7 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listTrainingRuns", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
 		Summary: "List training runs, newest first",
-	}, h.trainingHistory)
+	}, h.trainingHistory, fairqueue.ErrNoSlot)
 	rest.Answer(r, rest.Operation{
 		ID: "getTrainingRun", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
 		Summary: "Read a training run",

@@ -90,7 +90,7 @@ func newSystem(tb testing.TB) *system {
 	s.pool, s.clock = must.Get(pgxpool.NewWithConfig(tb.Context(), config))(tb), clock
 	tb.Cleanup(s.pool.Close)
 	stores := pgtest.NewStores(s.pool)
-	table := pgreadings.New(s.pool, nil, s.clock.Now)
+	table := pgreadings.New(stores.DB, nil, s.clock.Now)
 	log := logging.Discard()
 	for i := range s.instances {
 		from := origin.New(stores, s.clock.Now, origin.Options{})

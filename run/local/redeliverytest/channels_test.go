@@ -77,7 +77,8 @@ func (s storeAlerts) Publish(ctx context.Context, e alert.Event) error {
 func newChannels(tb testing.TB) *channels {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	c := &channels{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now)}
+	c := &channels{pool: pool, store: pgtest.NewStores(pool)}
+	c.readings = pgreadings.New(c.store.DB, nil, time.Now)
 	sensors := sensorcache.New(c.store, coalesce.Wait{}, time.Now)
 	from := origin.New(c.store, time.Now, origin.Options{})
 	alerts := storeAlerts{storealert.New(c.store, time.Now, logging.Discard(), nil)}

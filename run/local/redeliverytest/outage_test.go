@@ -220,7 +220,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	t.Cleanup(alertTopic.Stop)
 	from := origin.New(pgtest.NewStores(pool), clock.Now, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest": ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, history, clock.Now), coalesce.Wait{}, clock.Now, logging.Discard(), nil).Handle,
+		"ingest": ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pgtest.NewStores(pool).DB, history, clock.Now), coalesce.Wait{}, clock.Now, logging.Discard(), nil).Handle,
 		"detect": detect.New(
 			from, sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, clock.Now), alertTopic, pgtest.NewStores(pool), nil,
 			alert.Defaults(), logging.Discard(), nil).Handle,
@@ -366,7 +366,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 		AppendTimeout: 20 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: appends.Address(),
 	}, logging.Discard()))(t)
 	t.Cleanup(func() { _ = archive.Close() })
-	table := pgreadings.New(pool, archive, time.Now)
+	table := pgreadings.New(s.DB, archive, time.Now)
 	sensors := sensorcache.New(s, coalesce.Wait{}, time.Now)
 	from := origin.New(s, time.Now, origin.Options{})
 	step := ingest.New(from, s, table, coalesce.Wait{}, time.Now, logging.Discard(), nil)

@@ -120,7 +120,7 @@ func newDay(pool *pgxpool.Pool) *day {
 	predictor := detect.NewAnomalyDetector(detect.NoModels{}, learning.New(metadata), detect.Questions, time.Now, logging.Discard())
 	return &day{
 		pool:   pool,
-		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil).Handle,
+		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(metadata, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil).Handle,
 		detect: detect.New(from, sensors, nobody{}, incidents.New(metadata), predictor, alert.Defaults(), logging.Discard(), nil).Handle,
 	}
 }

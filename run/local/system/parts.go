@@ -75,7 +75,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 		return err
 	}
 	s.opened.Push("database pool", closing.NoError(end))
-	s.Pool = pool
+	s.Pool, s.db = pool, store.New(pool)
 	return store.Migrate(ctx, pool)
 }
 
@@ -92,7 +92,7 @@ func (s *System) openReadings(ctx context.Context) error {
 		}
 		s.archive = table
 	}
-	s.Readings = pgreadings.New(s.Pool, s.archive, s.options.Clock)
+	s.Readings = pgreadings.New(s.db, s.archive, s.options.Clock)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (s *System) startPipeline(ctx context.Context) error {
 	alerts := detect.NewAlertPublisher(s.PubSub, queue.TopicAlerts)
 	s.opened.Push("alerts topic", closing.NoError(alerts.Stop))
 	handlers := s.handlers(pool, alerts, pipeline.BatchWait(), s.options.Clock)
-	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, config.Defaults[train.Config]().Rows, s.options.Clock, s.log)
+	trainer := train.New(learning.New(s.db), s.Readings, s.Models, config.Defaults[train.Config]().Rows, s.options.Clock, s.log)
 	handlers["train"] = trainer.Handle
 	mux, functions := http.NewServeMux(), map[string]http.Handler{}
 	for _, route := range queue.Routes() {
@@ -90,7 +90,7 @@ func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, wait coal
 	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.Questions, detect.Questions), clock, s.log)
 	from := origin.New(accounts.New(metadata), clock, origin.Options{})
 	return map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), wait, clock, s.log, nil).Handle,
+		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(metadata, s.archive, clock), wait, clock, s.log, nil).Handle,
 		"detect":     detect.New(from, sensors, alerts, incidents.New(metadata), predictor, detection.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(incidents.New(metadata), clock, s.log, nil).Handle,
 	}

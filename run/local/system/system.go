@@ -39,6 +39,7 @@ import (
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 )
 
 // Project is the name under which topics exist locally.
@@ -105,6 +106,7 @@ type System struct {
 	Nodes         *nodesim.Simulation // nil for none
 
 	options     Options
+	db          *store.DB        // of the pool
 	archive     readings.Archive // nil without a BigQuery emulator
 	databaseURL string
 	log         *slog.Logger
@@ -176,7 +178,7 @@ func (s *System) start(ctx context.Context) error {
 		return err
 	}
 	handler, err := api.New(api.Config{
-		DB: s.Readings.DB(), Readings: s.Readings, Publisher: retraining, Drills: drills, SecretKey: secret, RecordKeys: recordKeys, Records: archive,
+		DB: s.db, Readings: s.Readings, Publisher: retraining, Drills: drills, SecretKey: secret, RecordKeys: recordKeys, Records: archive,
 		ProjectID: Project, DataTopic: queue.TopicData,
 		Models: s.loader(), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,

@@ -94,7 +94,7 @@ func TestLedger(t *testing.T) {
 				if c.temperature != 0 {
 					r.Temperature = c.temperature
 				}
-				must.Do(t, pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}))
+				must.Do(t, pgreadings.New(pgtest.NewStores(pool).DB, nil, time.Now).Append(t.Context(), []reading.Reading{r}))
 				raise(t, pool, r, !c.noAlert, c.humid)
 			}
 			must.Contain(t, "the error", fmt.Sprint(l.Close(t.Context(), pool)), cmp.Or(c.wantErr, "<nil>"))

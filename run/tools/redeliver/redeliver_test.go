@@ -68,7 +68,7 @@ func newPipeline(t *testing.T) *pipeline {
 	dead := publisher.NewSingle(p.client, "data-dead-letter", time.Minute)
 	t.Cleanup(dead.Stop)
 	from := origin.New(pgtest.NewStores(pool), time.Now, origin.Options{})
-	table := ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil)
+	table := ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pgtest.NewStores(pool).DB, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil)
 	handlers := map[string]push.HandleFunc{
 		"ingest": func(ctx context.Context, m push.Message) error {
 			if p.away.Load() {

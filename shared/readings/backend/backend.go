@@ -8,10 +8,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 )
 
 // The values of READINGS.
@@ -40,18 +39,17 @@ func (c Config) Validate() error {
 	}
 }
 
-// Open opens the table in the metadata database, whose pool stays the caller's to close,
-// and its archive in a project's BigQuery if there is one. The returned function closes
-// the archive.
+// Open opens the table in the metadata database, and its archive in a project's BigQuery
+// if there is one. The returned function closes the archive.
 func Open(
-	ctx context.Context, project string, c Config, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger,
+	ctx context.Context, project string, c Config, db *store.DB, clock func() time.Time, log *slog.Logger,
 ) (*pgreadings.Store, func() error, error) {
 	if c.Readings == PostgreSQL {
-		return pgreadings.New(pool, nil, clock), func() error { return nil }, nil
+		return pgreadings.New(db, nil, clock), func() error { return nil }, nil
 	}
 	archive, err := bqreadings.Open(ctx, project, c.Config, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	return pgreadings.New(pool, archive, clock), archive.Close, nil
+	return pgreadings.New(db, archive, clock), archive.Close, nil
 }

@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 )
 
 // The table of the benchmark: 100 nodes, a reading every 30 seconds up to the present of the tests. READINGS_BENCH
@@ -39,7 +40,7 @@ func BenchmarkQueries(b *testing.B) {
 	pool := must.Get(pgxpool.New(b.Context(), database))(b)
 	b.Cleanup(pool.Close)
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	store := pgreadings.New(pool, nil, func() time.Time { return now })
+	store := pgreadings.New(store.New(pool), nil, func() time.Time { return now })
 	fill(b, pool, store, now, benchReadings(b))
 
 	node := readings.NodeRef{ID: "node-1", Visible: []reading.Span{{}}}

@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -393,15 +394,15 @@ func TestBigQuery(t *testing.T) {
 	}
 	for name, test := range map[string]func(t *testing.T, archive *bqreadings.Store){ //nolint:paralleltest // the emulator takes one writer at a time
 		"store": func(t *testing.T, archive *bqreadings.Store) { //nolint:thelper // the test itself
-			conformance(t, pgreadings.New(pgtest.New(t), archive, present))
+			conformance(t, pgreadings.New(store.New(pgtest.New(t)), archive, present))
 		},
 		"archive alone": func(t *testing.T, archive *bqreadings.Store) { //nolint:thelper // the test itself
 			// Nothing is raw in PostgreSQL for a clock that is far ahead.
-			sampling(t, pgreadings.New(pgtest.New(t), archive, func() time.Time { return present().AddDate(1, 0, 0) }))
+			sampling(t, pgreadings.New(store.New(pgtest.New(t)), archive, func() time.Time { return present().AddDate(1, 0, 0) }))
 		},
 		"history": func(t *testing.T, archive *bqreadings.Store) { //nolint:thelper // the test itself
 			history(t, func(clock func() time.Time) *pgreadings.Store {
-				return pgreadings.New(pgtest.New(t), archive, clock)
+				return pgreadings.New(store.New(pgtest.New(t)), archive, clock)
 			})
 		},
 	} {

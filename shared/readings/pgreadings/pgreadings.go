@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -37,14 +36,10 @@ type Store struct {
 	db      *store.DB
 }
 
-// New returns the table over a pool whose schema store.Migrate has brought up
-// to date. The pool and the archive, which may be nil, stay the caller's to close.
-func New(pool *pgxpool.Pool, archive readings.Archive, clock func() time.Time) *Store {
-	return &Store{clock: clock, archive: archive, db: store.New(pool)}
+// New returns the table in a database. The archive, which may be nil, stays the caller's to close.
+func New(db *store.DB, archive readings.Archive, clock func() time.Time) *Store {
+	return &Store{clock: clock, archive: archive, db: db}
 }
-
-// DB is the table's database. Others that answer accounts use it, too: each [store.New] counts turns of its own.
-func (s *Store) DB() *store.DB { return s.db }
 
 // rawFrom is the time from which all readings are here, raw.
 func (s *Store) rawFrom() time.Time { return s.clock().Add(-rawDays * day) }

@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, nil, present)
+	store := pgreadings.New(store.New(pool), nil, present)
 	row := at("n", "a", present(), 20, 40)
 	add(t, store, row)
 	must.Get(pool.Exec(t.Context(), `DROP TABLE sensor_data.readings_20260301`))(t)
@@ -43,7 +44,7 @@ func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 func TestAncientDaysOfABatchGetNoPartition(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	s, known := pgreadings.New(pool, newArchive(t), present), pgtest.NewStores(pool)
+	s, known := pgreadings.New(store.New(pool), newArchive(t), present), pgtest.NewStores(pool)
 	rows := []reading.Reading{at("n", "a", present(), 20, 40), at("n", "b", present().AddDate(0, 0, -1), 20, 40), at("n", "c", present().AddDate(-1, 0, 0), 20, 40)}
 	batch := make([]pipeline.NodeReading, len(rows))
 	for i, r := range rows {
@@ -60,7 +61,7 @@ func TestAncientDaysOfABatchGetNoPartition(t *testing.T) {
 func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, nil, present)
+	store := pgreadings.New(store.New(pool), nil, present)
 	day := present().Truncate(24 * time.Hour)
 	for i, when := range []time.Time{day, day.Add(24*time.Hour - time.Microsecond), day.Add(24 * time.Hour)} {
 		add(t, store, at("n", string(rune('a'+i)), when, 20, 40))
@@ -77,7 +78,7 @@ func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
 
 func TestSample(t *testing.T) {
 	t.Parallel()
-	sampling(t, pgreadings.New(pgtest.New(t), nil, present))
+	sampling(t, pgreadings.New(store.New(pgtest.New(t)), nil, present))
 }
 
 // TestOldDaysAreLeftAlone reads recent readings while a day of a year ago is locked. On a single machine days stay
@@ -89,7 +90,7 @@ func TestOldDaysAreLeftAlone(t *testing.T) {
 	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(pool.Close)
 	now := present()
-	s, known := pgreadings.New(pool, nil, present), pgtest.NewStores(pool)
+	s, known := pgreadings.New(store.New(pool), nil, present), pgtest.NewStores(pool)
 	old := now.AddDate(-1, 0, 0)
 	add(t, s, at("n", "m", old, 21, 40), at("n", "m", now.Add(-time.Hour), 21, 40))
 	must.Do(t, s.Maintain(t.Context()))
@@ -128,7 +129,7 @@ func batch(nodes int, message string, when time.Time) []reading.Reading {
 // the same rows must not each wait for a row of the other's.
 func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 	t.Parallel()
-	store := pgreadings.New(pgtest.New(t), nil, present)
+	store := pgreadings.New(store.New(pgtest.New(t)), nil, present)
 	const rounds, nodes = 20, 500
 	for round := range rounds {
 		rows := batch(nodes, fmt.Sprint("m", round), present().Add(time.Duration(round)*time.Second))
@@ -148,7 +149,7 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 func TestNewDayWaitsForNoReader(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, nil, present)
+	store := pgreadings.New(store.New(pool), nil, present)
 	must.Do(t, store.Append(t.Context(), batch(1, "a", present())))
 	dump := must.Get(pool.Begin(t.Context()))(t)
 	defer func() { _ = dump.Rollback(context.WithoutCancel(t.Context())) }()
@@ -160,7 +161,7 @@ func TestNewDayWaitsForNoReader(t *testing.T) {
 
 func TestAppendTakesTheFirstAndTheLastDay(t *testing.T) {
 	t.Parallel()
-	store := pgreadings.New(pgtest.New(t), nil, present)
+	store := pgreadings.New(store.New(pgtest.New(t)), nil, present)
 	days := []time.Time{
 		time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), // what reading.Validate allows
 		time.Date(2099, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
@@ -180,7 +181,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1, 100, 1000} {
 		for _, writers := range []int{1, 8} {
 			b.Run(fmt.Sprintf("%d rows, %d writers", size, writers), func(b *testing.B) {
-				store := pgreadings.New(pgtest.New(b), nil, present)
+				store := pgreadings.New(store.New(pgtest.New(b)), nil, present)
 				var mu sync.Mutex
 				next := present()
 				instant := func() time.Time {
@@ -208,7 +209,7 @@ func BenchmarkAppend(b *testing.B) {
 func TestSlowReaderHoldsNoConnection(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, nil, present)
+	store := pgreadings.New(store.New(pool), nil, present)
 	first := present().Add(-time.Hour)
 	var want []reading.Reading
 	for _, channel := range []reading.Channel{0, 7} {
@@ -239,7 +240,7 @@ type archive struct {
 
 func newArchive(t *testing.T) *archive {
 	t.Helper()
-	return &archive{Store: pgreadings.New(pgtest.New(t), nil, present)}
+	return &archive{Store: pgreadings.New(store.New(pgtest.New(t)), nil, present)}
 }
 
 func (a *archive) Range(ctx context.Context, _ readings.Purpose, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
@@ -259,11 +260,11 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
-		conformance(t, pgreadings.New(pgtest.New(t), nil, present))
+		conformance(t, pgreadings.New(store.New(pgtest.New(t)), nil, present))
 	})
 	t.Run("with an archive", func(t *testing.T) {
 		t.Parallel()
-		conformance(t, pgreadings.New(pgtest.New(t), newArchive(t), present))
+		conformance(t, pgreadings.New(store.New(pgtest.New(t)), newArchive(t), present))
 	})
 }
 
@@ -271,12 +272,16 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
-		history(t, func(clock func() time.Time) *pgreadings.Store { return pgreadings.New(pgtest.New(t), nil, clock) })
+		history(t, func(clock func() time.Time) *pgreadings.Store {
+			return pgreadings.New(store.New(pgtest.New(t)), nil, clock)
+		})
 	})
 	t.Run("with an archive", func(t *testing.T) {
 		t.Parallel()
 		pool := pgtest.New(t)
-		history(t, func(clock func() time.Time) *pgreadings.Store { return pgreadings.New(pool, newArchive(t), clock) })
+		history(t, func(clock func() time.Time) *pgreadings.Store {
+			return pgreadings.New(store.New(pool), newArchive(t), clock)
+		})
 		var oldest time.Time
 		var marks int
 		must.Do(t, pool.QueryRow(t.Context(), `
@@ -290,7 +295,7 @@ func TestHistory(t *testing.T) {
 func TestChartsDoNotReadTheArchive(t *testing.T) {
 	t.Parallel()
 	all := newArchive(t)
-	store := pgreadings.New(pgtest.New(t), all, present)
+	store := pgreadings.New(store.New(pgtest.New(t)), all, present)
 	now, day := present(), 24*time.Hour
 	node := open("n")
 	add(t, store, at("n", "a", now.Add(-time.Hour), 20, 40))
@@ -312,7 +317,7 @@ func TestChartsDoNotReadTheArchive(t *testing.T) {
 func TestHourlyPartsOfADay(t *testing.T) {
 	t.Parallel()
 	now, pool := present(), pgtest.New(t)
-	store := pgreadings.New(pool, newArchive(t), func() time.Time { return now })
+	store := pgreadings.New(store.New(pool), newArchive(t), func() time.Time { return now })
 	start := now.Truncate(time.Hour).Add(-30*time.Minute - 24*time.Hour)
 	var rows []reading.Reading
 	for i := -2; i < 24*4; i++ {
@@ -337,13 +342,14 @@ func TestMaintainByTwoInstances(t *testing.T) {
 	pool := pgtest.New(t)
 	now := present()
 	clock := func() time.Time { return now }
-	store := pgreadings.New(pool, nil, clock)
+	db := store.New(pool)
+	store := pgreadings.New(db, nil, clock)
 	must.Do(t, store.Maintain(t.Context()))
 	add(t, store, at("n", "a", now, 20, 40))
 	now = now.AddDate(0, 0, 10)
 	var maintaining sync.WaitGroup
 	for range 2 {
-		maintaining.Go(func() { must.Fail(t, "maintain", pgreadings.New(pool, nil, clock).Maintain(t.Context()), nil) })
+		maintaining.Go(func() { must.Fail(t, "maintain", pgreadings.New(db, nil, clock).Maintain(t.Context()), nil) })
 	}
 	maintaining.Wait()
 	must.Do(t, store.Maintain(t.Context()))
@@ -357,7 +363,7 @@ func TestMaintainByTwoInstances(t *testing.T) {
 func TestHoursOfAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
 	now := present()
-	store := pgreadings.New(pgtest.New(t), nil, func() time.Time { return now })
+	store := pgreadings.New(store.New(pgtest.New(t)), nil, func() time.Time { return now })
 	must.Do(t, store.Maintain(t.Context()))
 	now = now.AddDate(0, 1, 0)
 	must.Do(t, store.Maintain(t.Context()))
@@ -384,7 +390,7 @@ func TestLateHoursOfYears(t *testing.T) {
 			t.Parallel()
 			all, pool, now := newArchive(t), pgtest.New(t), present()
 			all.longest = c.longest
-			store := pgreadings.New(pool, all, func() time.Time { return now })
+			store := pgreadings.New(store.New(pool), all, func() time.Time { return now })
 			must.Do(t, store.Maintain(t.Context()))
 			rows := []reading.Reading{at("a", "now", now, 20, 40)}
 			for i := range 50 {
