@@ -130,6 +130,23 @@ func TestTwoInstancesTellOnce(t *testing.T) {
 	must.Equal(t, "begins", 1, started)
 }
 
+// TestToldSurvivesACrash: functions on one machine commit without waiting for the disk, but not what a watch acts on.
+func TestToldSurvivesACrash(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.sql(t, `ALTER ROLE CURRENT_USER IN DATABASE `+pgx.Identifier{db.pool.Config().ConnConfig.Database}.Sanitize()+` SET synchronous_commit = off`, nil)
+	db.pool.Reset()
+	db.sql(t, `
+		CREATE FUNCTION must_be_durable() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		    IF current_setting('synchronous_commit') <> 'on' THEN RAISE 'change % may be undone', NEW.number; END IF;
+		    RETURN NULL;
+		END $$;
+		CREATE CONSTRAINT TRIGGER must_be_durable AFTER INSERT ON incident_changes DEFERRABLE INITIALLY DEFERRED
+		    FOR EACH ROW EXECUTE FUNCTION must_be_durable()`, nil)
+	db.judge(t, judged("n1", 0, 60))
+	must.Equal(t, "changes", []string{"started!"}, db.changes(t, db.anna))
+}
+
 // TestSilenceLeavesAHistory lets a node fall silent and come back, and delivers late what it
 // had kept; its readings are of the present, since the database's clock ends a silence.
 func TestSilenceLeavesAHistory(t *testing.T) {

@@ -186,10 +186,10 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.runComponent(ctx, "retrainer", handler.Run)
 	s.runComponent(ctx, "API", func(ctx context.Context) error {
 		return api.Serve(ctx, apiListener, s.addPastHeader(dashboard.WithPage(handler)), s.log)
 	})
+	s.runComponent(ctx, "API's loops", handler.Run) // whose end, before the server's, answers requests that wait for changes
 	return s.startGateway(ctx, gatewayListener)
 }
 

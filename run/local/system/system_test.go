@@ -235,6 +235,33 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 	}
 }
 
+// TestStopAnswersWhoWaits stops the system while as many watches wait for changes as may.
+func TestStopAnswersWhoWaits(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	u := customer(t, s, "watched")
+	const most = 20
+	answers := make(chan error, most+1)
+	wait := func() {
+		answers <- u.Call(context.WithoutCancel(t.Context()), http.MethodGet, "/api/v1/incidents/changes?after=0&wait_s=30", nil, nil)
+	}
+	for range most + 1 {
+		go wait()
+	}
+	for {
+		err := <-answers
+		if api.IsStatus(err, http.StatusTooManyRequests) {
+			break // all others wait
+		}
+		must.Do(t, err) // it has waited for the whole time
+		go wait()
+	}
+	must.Do(t, s.Stop())
+	for range most {
+		must.Do(t, <-answers)
+	}
+}
+
 func TestPortInUseIsReported(t *testing.T) {
 	t.Parallel()
 	first := start(t, nil)

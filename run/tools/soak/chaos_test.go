@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -290,6 +292,32 @@ func TestSoak(t *testing.T) {
 		missing = slices.DeleteFunc(missing, func(name string) bool { return s.chaos.done[name] > 0 })
 	}
 	must.Hold(t, len(missing) == 0, "never happened: %q", missing)
+}
+
+// TestUserTrainsOnce browses past the time of the training run.
+func TestUserTrainsOnce(t *testing.T) {
+	t.Parallel()
+	var verdicts, runs atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut:
+			verdicts.Add(1)
+		case r.URL.Path == "/api/v1/ml/retraining/trigger":
+			runs.Add(1)
+		}
+		_, _ = io.WriteString(w, "null")
+	}))
+	t.Cleanup(server.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	var browsing sync.WaitGroup
+	u := &users{api: server.URL, clock: time.Now}
+	browsing.Go(func() {
+		u.browse(ctx, &user{APIUser: &system.APIUser{Base: server.URL}, nodes: []string{"n1"}}, time.Now())
+	})
+	must.Eventually(t, "a verdict after the run", func() bool { return runs.Load() > 0 && verdicts.Load() > 2 })
+	stop()
+	browsing.Wait()
+	must.Equal(t, "runs", int64(1), runs.Load())
 }
 
 // TestFailuresLast has a soak longer than its rooms take to fail, one after the other.

@@ -179,8 +179,9 @@ func (s *soak) runLoad(ctx context.Context) error {
 	for _, site := range s.sites {
 		running.Go(func() { s.runSite(ctx, site) })
 	}
-	for _, user := range s.users.all {
-		running.Go(func() { s.users.browse(ctx, user) })
+	begin, part := s.clock(), s.duration/time.Duration(len(s.users.all)+1)
+	for i, user := range s.users.all {
+		running.Go(func() { s.users.browse(ctx, user, begin.Add(time.Duration(i+1)*part)) })
 	}
 	running.Go(func() { s.resources.run(ctx) })
 	running.Go(func() { s.settleLedger(ctx) })

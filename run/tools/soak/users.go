@@ -102,8 +102,9 @@ func (u *users) thresholdsOf(node string) alert.Thresholds {
 const browseInterval = 2 * time.Second
 
 // browse sends the requests of the dashboard's pages in a loop: the overview, then
-// a room, then a sensor, and a verdict.
-func (u *users) browse(ctx context.Context, c *user) {
+// a room, then a sensor, and a verdict. Once, at a time, it starts a training run: verdicts on
+// predictions of other models, as these are, do not.
+func (u *users) browse(ctx context.Context, c *user, trains time.Time) {
 	for round := 0; pause.For(ctx, browseInterval) == nil; round++ {
 		room := fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", c.ID)
 		var rooms []struct {
@@ -127,6 +128,10 @@ func (u *users) browse(ctx context.Context, c *user) {
 		u.call(ctx, c, http.MethodGet, "/api/v1/alerts/history", nil, nil)
 		u.call(ctx, c, http.MethodGet, "/api/v1/prediction-feedback/stats", nil, nil)
 		u.validatePrediction(ctx, c, round)
+		if !trains.IsZero() && !u.clock().Before(trains) {
+			u.call(ctx, c, http.MethodPost, "/api/v1/ml/retraining/trigger", nil, nil)
+			trains = time.Time{}
+		}
 	}
 }
 

@@ -375,6 +375,9 @@ func logChanges(ctx context.Context, tx *store.DB, customer int64, changes []cha
 		events, persons, comments, calls = append(events, string(c.Transition.Event)), append(persons, c.Person), append(comments, c.Comment), append(calls, c.Transition.Calls)
 	}
 	return tx.ExecBatch(ctx, func(batch *pgx.Batch) {
+		// A watch keeps the number of what it has read: no crash may give it to another change. On one machine
+		// functions do not wait for the disk otherwise.
+		batch.Queue(`SET LOCAL synchronous_commit = on`)
 		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('changes of customer ' || @customer::bigint, 0))`, store.Args{"customer": customer})
 		batch.Queue(`
 			INSERT INTO incident_changes (customer_id, number, incident_id, room_id, at, event, calls, person, comment)
