@@ -368,7 +368,6 @@ func (l *limits) slow(past []Climate, spread float64) {
 	recent := min(7, len(days)/3)
 	before, since := days[:len(days)-recent], days[len(days)-recent:]
 	free := func(d heardDay) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
-	largest := cusumLimit
 	for k := range 3 {
 		var sum [2]float64 // up, down
 		var began [2]int64
@@ -394,8 +393,8 @@ func (l *limits) slow(past []Climate, spread float64) {
 					began[w] = d.number
 				}
 				sum[w] = max(0, sum[w]+way*by/scale-cusumSlack)
-				if i == len(since)-1 && sum[w] > largest && way*d.values[k] > beyond[w]+beyondDays*spread {
-					largest, l.Slow = sum[w], [3]float32{float32(by), float32(began[w]), 0}
+				if l.Slow[0] == 0 && i == len(since)-1 && sum[w] > cusumLimit && way*d.values[k] > beyond[w]+beyondDays*spread {
+					l.Slow = [3]float32{float32(by), float32(began[w]), 0}
 					if k == 1 && way > 0 {
 						l.Slow[2] = peaks
 					}
