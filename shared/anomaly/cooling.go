@@ -22,11 +22,12 @@ func spans() [4]float64 { return [4]float64{300, 600, 1200, 2400} }
 type Moves struct {
 	Change [4]float32
 	Level  float32
+	Since  float32 // s since the reading before
 }
 
 func noMoves() Moves {
 	nan := float32(math.NaN())
-	return Moves{[4]float32{nan, nan, nan, nan}, nan}
+	return Moves{[4]float32{nan, nan, nan, nan}, nan, 0}
 }
 
 // comesBack bounds, in °C, the part of a change that leads back to the median of the day.
@@ -41,6 +42,9 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 	n := w.Len()
 	now := smooth(w.Age, w.Temperature, r.Temperature)
 	m.Level = float32(now)
+	if n > 0 {
+		m.Since = float32(w.Age[n-1])
+	}
 	i := n
 	for k, span := range spans() {
 		for i > 0 && w.Age[i-1] <= span+features.MaxInterpolationGap/2 {
@@ -505,6 +509,7 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
+			span = max(span, float64(own.Since)) // where readings are rare, see MovesOf
 			return notice(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
 				who, verb, size, more, span/60, limit))
 		}
