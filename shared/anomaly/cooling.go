@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"coldaisle.dev/shared/features"
@@ -225,7 +224,7 @@ type limits struct {
 	Change [8]float32 // rises within each span, then falls, at any hour
 	Level  [2]float32 // coldest and warmest
 	// Slow is how much hotter it is than its past (negative: colder; 0: neither), the day since
-	// 1970 on which that began, and peaks if only those of the days are hotter, or steep.
+	// 1970 on which that began, and peaks if only those of the days are hotter.
 	Slow  [3]float32
 	Hour  [2][24]uint8 // the share of Change, in 255ths, at an hour of the day and its neighbours
 	First float32      // the share of firstChanges that is the least limit
@@ -325,7 +324,7 @@ const (
 	steepDays              = 3  // a steep rise is one within so many days
 	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
 	leastDays              = 5  // a day is compared with at least this many like it
-	peaks, steep           = 1, 2
+	peaks                  = 1
 )
 
 // heardDay is a day of a place.
@@ -421,7 +420,7 @@ func (l *limits) steep(days []heardDay, least, usual, spread float64) {
 		from, to := days[last-span], days[last]
 		whole := to.number-from.number == int64(span) && min(to.heard, from.heard) >= least
 		if by := to.mean - from.mean; whole && departed(by, to.mean-usual+comesBack) > most {
-			l.Slow = [3]float32{float32(by), float32(from.number + 1), steep}
+			l.Slow = [3]float32{float32(by), float32(from.number + 1), 0}
 		}
 	}
 }
@@ -523,9 +522,9 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			return notice("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
 		}
 	}
-	than := [2]string{"the room is %.1f °C %s than its last month", "%.1f °C %s than before, compared with its room's other sensors"}
+	than := [2]string{"the room is %.1f °C %s than before", "%.1f °C %s than before, compared with its room's other sensors"}
 	if heard < leastOfRoom {
-		than[1] = "it is %.1f °C %s than its last month"
+		than[1] = "it is %.1f °C %s than before"
 	}
 	for i, than := range than {
 		by := places[i].l.Slow
@@ -537,11 +536,8 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			way = "colder"
 		}
 		reason := fmt.Sprintf(than+", since %s", larger(by[0], -by[0]), way, time.Unix(int64(by[1])*86400, 0).UTC().Format("Monday 2 January"))
-		switch by[2] {
-		case peaks:
+		if by[2] == peaks {
 			reason += ", at its peaks: cooling no longer keeps up"
-		case steep:
-			reason = strings.Replace(reason, "its last month", "before", 1)
 		}
 		return notice("slow_change", by[0], larger(by[0], -by[0]), reason)
 	}
