@@ -251,9 +251,10 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	}
 	must.Do(t, s.readings.Append(t.Context(), rows))
 	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
-	path := func(end time.Time, more string) string {
+	from := func(begin, end time.Time, more string) string {
 		return fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s%s", room, url.QueryEscape(begin.Format(time.RFC3339)), url.QueryEscape(end.Format(time.RFC3339)), more)
 	}
+	path := func(end time.Time, more string) string { return from(begin, end, more) }
 	low, high := 20.0, 33.0
 	type sensor struct {
 		SensorID    string   `json:"sensor_id"`
@@ -271,6 +272,7 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 		{"until now, though it ends later", path(later, ""), sensor{"rack", 13, 2, 1, &low, &high}},
 		{"by the limits of another class", path(later, "&allowable=ashrae_a2"), sensor{"rack", 13, 2, 0, &low, &high}},
 		{"until the end within a reading's time", path(begin.Add(150*time.Second), ""), sensor{"rack", 2.5, 1.5, 0.5, &low, &high}},
+		{"from the begin within a reading's time", from(begin.Add(150*time.Second), begin.Add(6*time.Minute), ""), sensor{"rack", 3.5, 0.5, 0.5, &low, &low}},
 	} {
 		must.Equal(t, c.name, []sensor{{SensorID: "quiet"}, c.want}, get[[]sensor](t, a, "GET", c.path, ""))
 	}
@@ -307,6 +309,28 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 	} {
 		got := s.call(t, a.token, "GET", at(begin.Add(minutes*time.Minute)), "").is(t, 200)
 		must.Equal(t, "the room's time", want, string(got.body))
+	}
+}
+
+// A sensor whose gateway was enrolled within the range has no more minutes than have been.
+func TestReportOfTwoChannels(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	room := a.room(t, "Hall")
+	a.sensors(t, room, "rack")
+	begin := s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+	var rows []reading.Reading
+	for minute := range 8 {
+		rows = append(rows, reading.Reading{
+			NodeID: "rack", MessageID: strconv.Itoa(minute), Time: begin.Add(time.Duration(minute) * time.Minute), Temperature: 28, Humidity: 45,
+			Channel: map[bool]reading.Channel{true: reading.Channel(a.id)}[minute >= 5],
+		})
+	}
+	must.Do(t, s.readings.Append(t.Context(), rows))
+	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+	for minutes, want := range map[time.Duration]string{5: `"minutes_reported":5,"minutes_outside_recommended":5,`, 8: `"minutes_reported":8,"minutes_outside_recommended":8,`} {
+		s.call(t, a.token, "GET", fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s", room,
+			begin.Format(time.RFC3339), begin.Add(minutes*time.Minute).Format(time.RFC3339)), "").has(t, 200, want)
 	}
 }
 

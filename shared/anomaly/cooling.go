@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"coldaisle.dev/shared/features"
@@ -22,11 +21,12 @@ func spans() [4]float64 { return [4]float64{300, 600, 1200, 2400} }
 type Moves struct {
 	Change [4]float32
 	Level  float32
+	Since  float32 // s since the reading before
 }
 
 func noMoves() Moves {
 	nan := float32(math.NaN())
-	return Moves{[4]float32{nan, nan, nan, nan}, nan}
+	return Moves{[4]float32{nan, nan, nan, nan}, nan, 0}
 }
 
 // comesBack bounds, in °C, the part of a change that leads back to the median of the day.
@@ -41,6 +41,9 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 	n := w.Len()
 	now := smooth(w.Age, w.Temperature, r.Temperature)
 	m.Level = float32(now)
+	if n > 0 {
+		m.Since = float32(w.Age[n-1])
+	}
 	i := n
 	for k, span := range spans() {
 		for i > 0 && w.Age[i-1] <= span+features.MaxInterpolationGap/2 {
@@ -221,7 +224,7 @@ type limits struct {
 	Change [8]float32 // rises within each span, then falls, at any hour
 	Level  [2]float32 // coldest and warmest
 	// Slow is how much hotter it is than its past (negative: colder; 0: neither), the day since
-	// 1970 on which that began, and peaks if only those of the days are hotter, or steep.
+	// 1970 on which that began, and peaks if only those of the days are hotter.
 	Slow  [3]float32
 	Hour  [2][24]uint8 // the share of Change, in 255ths, at an hour of the day and its neighbours
 	First float32      // the share of firstChanges that is the least limit
@@ -321,7 +324,7 @@ const (
 	steepDays              = 3  // a steep rise is one within so many days
 	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
 	leastDays              = 5  // a day is compared with at least this many like it
-	peaks, steep           = 1, 2
+	peaks                  = 1
 )
 
 // heardDay is a day of a place.
@@ -368,7 +371,6 @@ func (l *limits) slow(past []Climate, spread float64) {
 	recent := min(7, len(days)/3)
 	before, since := days[:len(days)-recent], days[len(days)-recent:]
 	free := func(d heardDay) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
-	largest := cusumLimit
 	for k := range 3 {
 		var sum [2]float64 // up, down
 		var began [2]int64
@@ -394,8 +396,8 @@ func (l *limits) slow(past []Climate, spread float64) {
 					began[w] = d.number
 				}
 				sum[w] = max(0, sum[w]+way*by/scale-cusumSlack)
-				if i == len(since)-1 && sum[w] > largest && way*d.values[k] > beyond[w]+beyondDays*spread {
-					largest, l.Slow = sum[w], [3]float32{float32(by), float32(began[w]), 0}
+				if l.Slow[0] == 0 && i == len(since)-1 && sum[w] > cusumLimit && way*d.values[k] > beyond[w]+beyondDays*spread {
+					l.Slow = [3]float32{float32(by), float32(began[w]), 0}
 					if k == 1 && way > 0 {
 						l.Slow[2] = peaks
 					}
@@ -418,7 +420,7 @@ func (l *limits) steep(days []heardDay, least, usual, spread float64) {
 		from, to := days[last-span], days[last]
 		whole := to.number-from.number == int64(span) && min(to.heard, from.heard) >= least
 		if by := to.mean - from.mean; whole && departed(by, to.mean-usual+comesBack) > most {
-			l.Slow = [3]float32{float32(by), float32(from.number + 1), steep}
+			l.Slow = [3]float32{float32(by), float32(from.number + 1), 0}
 		}
 	}
 }
@@ -506,6 +508,7 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
+			span = max(span, float64(own.Since)) // where readings are rare, see MovesOf
 			return notice(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
 				who, verb, size, more, span/60, limit))
 		}
@@ -519,9 +522,9 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			return notice("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
 		}
 	}
-	than := [2]string{"the room is %.1f °C %s than its last month", "%.1f °C %s than before, compared with its room's other sensors"}
+	than := [2]string{"the room is %.1f °C %s than before", "%.1f °C %s than before, compared with its room's other sensors"}
 	if heard < leastOfRoom {
-		than[1] = "it is %.1f °C %s than its last month"
+		than[1] = "it is %.1f °C %s than before"
 	}
 	for i, than := range than {
 		by := places[i].l.Slow
@@ -533,11 +536,8 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			way = "colder"
 		}
 		reason := fmt.Sprintf(than+", since %s", larger(by[0], -by[0]), way, time.Unix(int64(by[1])*86400, 0).UTC().Format("Monday 2 January"))
-		switch by[2] {
-		case peaks:
+		if by[2] == peaks {
 			reason += ", at its peaks: cooling no longer keeps up"
-		case steep:
-			reason = strings.Replace(reason, "its last month", "before", 1)
 		}
 		return notice("slow_change", by[0], larger(by[0], -by[0]), reason)
 	}

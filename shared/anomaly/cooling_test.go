@@ -441,6 +441,14 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 	}
 }
 
+// A node that sends every quarter of an hour shows no change in less.
+func TestCoolingOfRareReadings(t *testing.T) {
+	t.Parallel()
+	w := reading.Window{Age: []float64{2700, 1800, 900}, Temperature: []float64{22, 22, 22}, Humidity: []float64{45, 45, 45}}
+	own := anomaly.MovesOf(w, reading.Reading{Time: noon(), Temperature: 40, Humidity: 45}, &anomaly.Day{}, 22)
+	must.Contain(t, "rare readings", reasonOf(anomaly.Calibrate(nil), own, moves(float32(math.NaN()), 22)), "in 15 min;")
+}
+
 // The first day of a site has limits too: three times those that a restless room keeps later.
 func TestCoolingOnTheFirstDay(t *testing.T) {
 	t.Parallel()

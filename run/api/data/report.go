@@ -155,7 +155,7 @@ func (h *Handlers) read(
 	limited, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	found := map[string]*reported{}
-	for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
+	for r, err := range h.Readings.Ranges(limited, nodes, start.Add(-reportedFor), end) {
 		switch {
 		case errors.Is(err, fairqueue.ErrNoSlot): // the service is busy, whatever the report is
 			return nil, err
@@ -166,7 +166,7 @@ func (h *Handlers) read(
 		}
 		of := found[r.NodeID]
 		if of == nil {
-			of = &reported{lowest: math.Inf(1), highest: math.Inf(-1), room: room}
+			of = &reported{start: start, end: end, lowest: math.Inf(1), highest: math.Inf(-1), room: room}
 			found[r.NodeID] = of
 		}
 		of.add(r, recommended, allowable)
@@ -177,9 +177,10 @@ func (h *Handlers) read(
 	return found, nil
 }
 
-// reported sums up the readings of a node, which come channel after channel, oldest
-// first.
+// reported sums up the readings of a node in a range, which come channel after channel, oldest
+// first, from [reportedFor] before it on: the last of these counts at its begin.
 type reported struct {
+	start, end                      time.Time
 	counted, recommended, allowable time.Duration // how long its readings count, and of that outside each range
 	lowest, highest                 float64
 	last                            reading.Reading
@@ -189,13 +190,8 @@ type reported struct {
 }
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
-	if r.Channel == t.last.Channel {
-		t.count(r.Time)
-	} else {
-		t.count(t.last.Time.Add(reportedFor))
-		t.outside = nil
-	}
-	if t.outside == nil {
+	t.count(r.Time)
+	if t.outside == nil || r.Channel != t.last.Channel {
 		t.outside = make([]time.Time, len(recommended)+len(allowable))
 	}
 	point := incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}
@@ -215,16 +211,21 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 	}
 	mark(wasOutsideRecommended, recommended, t.outside)
 	mark(wasOutsideAllowable, allowable, t.outside[len(recommended):])
-	if reading.Has(r.Temperature) {
+	if reading.Has(r.Temperature) && !r.Time.Before(t.start) {
 		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
 	}
 }
 
+// count counts the last reading until the next, which another channel may have had earlier.
 func (t *reported) count(until time.Time) {
-	if t.last.Time.IsZero() {
+	if until.Before(t.last.Time) {
+		until = t.end
+	}
+	from := reading.Later(t.last.Time, t.start)
+	length := reading.Earlier(until, t.last.Time.Add(reportedFor)).Sub(from)
+	if length <= 0 {
 		return
 	}
-	length := min(until.Sub(t.last.Time), reportedFor)
 	t.counted += length
 	if t.was&wasOutsideRecommended != 0 {
 		t.recommended += length
@@ -232,7 +233,7 @@ func (t *reported) count(until time.Time) {
 	if t.was&wasOutsideAllowable != 0 {
 		t.allowable += length
 	}
-	t.room.mark(t.last.Time, length, t.was)
+	t.room.mark(from, length, t.was)
 }
 
 type roomTime struct {
@@ -280,11 +281,8 @@ type roomMinutes struct {
 
 // mark records a reading in the minutes for which it counts.
 func (m *roomMinutes) mark(at time.Time, length time.Duration, was state) {
-	if length <= 0 {
-		return
-	}
 	from := at.Sub(m.start)
-	for k := max(0, int(from/time.Minute)); k < len(m.minutes) && time.Duration(k)*time.Minute < from+length; k++ {
+	for k := int(from / time.Minute); k < len(m.minutes) && time.Duration(k)*time.Minute < from+length; k++ {
 		m.minutes[k] |= was
 	}
 }

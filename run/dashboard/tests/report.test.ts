@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { monthBounds, months, reportCSV, worstFirst, type ReportedSensor } from "../src/logic/report";
+import { monthBounds, months, percent, reportCSV, worstFirst, type ReportedSensor } from "../src/logic/report";
 import { excursion } from "./excursion";
 import { incident } from "./incident";
 
@@ -18,6 +18,11 @@ test("a month is one on the clocks of its zone, summer and winter", () => {
   const change = Date.UTC(2026, 2, 1, 1);
   expect(months(change, 1, "Asia/Tokyo").concat(months(change, 1, "America/New_York"))).toEqual(["2026-03", "2026-02"]);
   expect(months(Date.UTC(2026, 1, 28, 23, 30), 1, "Europe/Berlin"), "its first half hour").toEqual(["2026-03"]);
+});
+
+test("a month with two bad minutes is not 100 %", () => {
+  expect([percent(44_638, 44_640), percent(44_640, 44_640), percent(999, 1000), percent(29, 1000), percent(0, 0)])
+    .toEqual(["99.9 %", "100.0 %", "99.9 %", "2.9 %", "–"]);
 });
 
 test("the file has its four tables, and no name is a formula", () => {

@@ -278,7 +278,7 @@ func compare(tracks []trial.Track, detectors []detector, now time.Time, out io.W
 	}
 	_, _ = fmt.Fprintf(out, "\nthresholds from before %s, measured after it; false alarms per node and month\n", since)
 	if wrong == 0 {
-		_, _ = fmt.Fprintln(out, "no reading after it is anomalous: only false alarms are measured")
+		_, _ = fmt.Fprintln(out, "no reading after it is labelled anomalous: all alarms count as false")
 	}
 	_, _ = fmt.Fprintf(out, "%-44s %8s %10s %12s %10s %8s\n", "", "budget", "caught", "delay", "false", "PR AUC")
 	for _, d := range detectors {

@@ -119,7 +119,7 @@ func TestEvaluateLabels(t *testing.T) {
 		},
 		"nothing anomalous": {
 			a: func(int) string { return "0" }, b: func(int) string { return "0" },
-			want: "no reading after it is anomalous: only false alarms are measured", none: "  0 of 0",
+			want: "no reading after it is labelled anomalous: all alarms count as false", none: "  0 of 0",
 		},
 		"everything anomalous": {
 			a: func(int) string { return "1" }, b: func(int) string { return "1" },

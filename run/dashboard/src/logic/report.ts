@@ -1,5 +1,6 @@
 // The report of a month: its bounds, its rows, and the file of them.
 import type { components } from "../api/schema";
+import { decimal } from "./format";
 import { inputValue, instantOf } from "./maintenance";
 import type { Excursion } from "./excursions";
 import { placeOf, type Incident } from "./incidents";
@@ -17,6 +18,10 @@ export interface ReportedRoom {
 /** Rooms that were outside the recommended range the longest first. */
 export const worstFirst = (rooms: readonly ReportedRoom[]) =>
   rooms.toSorted((a, b) => (b.time?.minutes_outside_recommended ?? 0) - (a.time?.minutes_outside_recommended ?? 0));
+
+/** A share, rounded down: only the whole is 100 %. */
+export const percent = (part: number, whole: number) =>
+  (whole === 0 ? "–" : `${decimal(Math.floor((1000 * part) / whole) / 10)} %`);
 
 /** A month ("2026-03") on the clocks of a zone: milliseconds. */
 export function monthBounds(month: string, zone: string): [start: number, end: number] {

@@ -13,7 +13,9 @@ import {
 } from "../logic/format";
 import { causes, placeOf, type Incident } from "../logic/incidents";
 import { byName } from "../logic/names";
-import { months, monthBounds, reportCSV, worstFirst, type ReportedRoom, type ReportedSensor } from "../logic/report";
+import {
+  months, monthBounds, percent, reportCSV, worstFirst, type ReportedRoom, type ReportedSensor,
+} from "../logic/report";
 import { presetNames } from "../logic/rules";
 import { Action } from "../components/action";
 import { useNow } from "../components/clock";
@@ -199,8 +201,6 @@ function Listed({ title, head, rows }: { title: string; head: string[]; rows: Co
 
 const spell = (minutes: number) =>
   (minutes === 0 ? "none" : minutes < 1 ? "under 1 min" : duration(Math.round(minutes) * 60_000));
-
-const percent = (part: number, whole: number) => (whole === 0 ? "–" : `${decimal((100 * part) / whole)} %`);
 
 /** Each room: the share of time within its range, how much of the time is known, and its incidents. */
 function Shares({ rooms, incidents }: { rooms: readonly ReportedRoom[]; incidents: readonly Incident[] | undefined }) {
