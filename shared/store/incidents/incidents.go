@@ -42,6 +42,7 @@ type Incident struct {
 	Parts        int       // how many excursions it has
 	TakenAt      *time.Time
 	TakenBy      string // who has it, or had it at its end
+	HadBy        string // the same, or who last had it before it called again
 	Comment      string
 	SnoozedUntil *time.Time
 	Seen         bool  // somebody took it, or has marked it since its end
@@ -97,6 +98,11 @@ type Priority struct {
 const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.name, i.room_name) AS room_name, i.node_id, i.gateway_id, COALESCE(g.name, '') AS gateway_name,
 	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen,
 	COALESCE(i.drill_id, 0) AS drill_id,
+	CASE WHEN i.taken_at IS NOT NULL THEN i.taken_by ELSE COALESCE((
+	    SELECT CASE c.event WHEN 'handed_over' THEN substr(c.comment, length('to ') + 1) ELSE c.person END
+	    FROM incident_changes c
+	    WHERE c.incident_id = i.id AND c.event IN ('taken', 'snoozed', 'handed_over')
+	    ORDER BY c.number DESC LIMIT 1), '') END AS had_by,
 	CASE WHEN i.gateway_id = '' OR @rooms::bigint[] IS NULL THEN i.parts
 	ELSE (SELECT count(*) FROM excursions o WHERE o.incident_id = i.id AND o.merged_into IS NULL AND o.room_id = ANY (@rooms::bigint[])) END AS parts`
 
