@@ -366,14 +366,18 @@ type conditions struct {
 }
 
 // value returns the newest value of an excursion's quantity and when it was measured, while it
-// lasts or if it ended only because its rule changed or was deleted.
+// lasts or if it ended only because its rule changed or was deleted. Judged before it is stored, the
+// newest may be the peak.
 func (c conditions) value(e Excursion) (value float64, at *time.Time, known bool) {
 	l := c.live[e.NodeID]
 	if l == nil || l.Timestamp == nil || !e.Lasting && e.Resolution != "rule_changed" && e.Resolution != "rule_deleted" {
 		return 0, nil, false
 	}
-	value = e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity))
-	return value, l.measuredAt(e.Quantity), reading.Has(value)
+	value, at = e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity)), l.measuredAt(e.Quantity)
+	if reading.Has(value) && e.Kind == incident.KindThreshold && e.PeakTime.After(*at) {
+		return e.Peak, &e.PeakTime, true
+	}
+	return value, at, reading.Has(value)
 }
 
 func (c conditions) silent(node string) bool {
