@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"net/http"
@@ -40,6 +41,7 @@ type shownIncident struct {
 	RoomID                   int64 `json:"room_id"`
 	Cause, State, Severity   string
 	TakenBy                  string     `json:"taken_by"`
+	HadBy                    string     `json:"had_by"`
 	SnoozedUntil             *time.Time `json:"snoozed_until"`
 	Comment                  string
 	Breaking, Silenced, Seen bool
@@ -263,6 +265,7 @@ func TestActOnIncident(t *testing.T) {
 	a.call(t, a.token, "POST", path, `{"action":"give_back"}`).says(t, 409, "Nobody has the incident")
 	s.execute(t, `DELETE FROM audit_log`)
 	me := get[struct{ Username string }](t, a, "POST", fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").Username
+	hadBy := ""
 	for _, c := range []struct {
 		fields, state, takenBy, comment string
 		until                           *time.Time
@@ -275,12 +278,14 @@ func TestActOnIncident(t *testing.T) {
 		{`"action":"hand_over","to":"Night shift"`, "taken", "Night shift", "", nil, false},
 		{snooze, "taken", me, "", &until, true},
 		{snooze, "taken", me, "", &until, false},
+		{`"action":"hand_over","to":"Night shift"`, "taken", "Night shift", "", &until, true},
 		{`"action":"give_back","comment":"Spare part is ordered"`, "open", "", "Spare part is ordered", nil, true},
 	} {
 		before := s.count(t, `SELECT count(*) FROM audit_log`)
 		events := len(a.incident(t, hot).Timeline)
 		got := a.act(t, hot, c.fields)
-		must.Equal(t, c.fields, []string{c.state, c.takenBy, c.comment}, []string{got.State, got.TakenBy, got.Comment})
+		hadBy = cmp.Or(c.takenBy, hadBy)
+		must.Equal(t, c.fields, []string{c.state, c.takenBy, hadBy, c.comment}, []string{got.State, got.TakenBy, got.HadBy, got.Comment})
 		must.Equal(t, c.fields+": until", c.until, got.SnoozedUntil)
 		want := map[bool]int{true: 1}[c.changes]
 		must.Equal(t, c.fields+": entries", want, s.count(t, `SELECT count(*) FROM audit_log`)-before)

@@ -118,6 +118,48 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	beat("w7", 0, 0)
 }
 
+// TestWatchHasItsTimeToReport holds that a watch is not blamed for minutes in which nothing reached the service.
+func TestWatchHasItsTimeToReport(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	key := a.key(t, `"scope":"watch"`)
+	s.call(t, key.text, "POST", "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":0,"queue_age_s":0}`).is(t, 204)
+	for _, c := range []struct {
+		name           string
+		probes         []int // minutes ago
+		heard, polled  int   // minutes ago
+		state, problem string
+	}{
+		{"on time", []int{12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, 12, 12, "silent", "has been silent for 12 min"},
+		{"away, and no probe since", []int{12}, 12, 12, "ok", ""},
+		{"away, and heard before a probe", []int{12}, 0, 12, "ok", ""},
+		{"back", []int{12, 2, 1, 0}, 12, 12, "ok", ""},
+		{"back, and heard before it has read", []int{12, 2, 1, 0}, 1, 12, "ok", ""},
+		{"back for long enough", []int{12, 4, 3, 2, 1, 0}, 12, 12, "silent", "has been silent for 12 min"},
+		{"back, and it does not read", []int{12, 4, 3, 2, 1, 0}, 0, 12, "not_reading", "has not read the incidents for 12 min"},
+		{"silent before", []int{12}, 20, 20, "silent", "has been silent for 20 min"},
+		{"heard while readings are late", []int{20}, 12, 12, "silent", "has been silent for 12 min"},
+	} {
+		now := time.Now()
+		ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
+		s.execute(t, `DELETE FROM probe`)
+		for _, minutes := range c.probes {
+			must.Do(t, s.store.RecordProbe(t.Context(), ago(minutes), ago(minutes)))
+		}
+		s.execute(t, `UPDATE watches SET heartbeat_at = $1, polled_at = $2`, ago(c.heard), ago(c.polled))
+		s.stop(now.Add(time.Second))
+		listed := s.call(t, a.token, "GET", "/api/v1/watches", "")
+		listed.has(t, 200, fmt.Sprintf(`"state":%q`, c.state))
+		want := `"watch_problems":[]`
+		if c.problem != "" {
+			want = "Nobody would be woken: the watch of Zurich " + c.problem
+			listed.has(t, 200, want)
+		}
+		overview := s.call(t, a.token, "GET", "/api/v1/overview", "")
+		must.Hold(t, strings.Contains(string(overview.body), want), "%s: no %s in %s", c.name, want, overview.body)
+	}
+}
+
 type startedDrill struct {
 	Drill shownDrill
 	Code  string

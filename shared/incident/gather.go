@@ -475,12 +475,8 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		call(EventWorse, now)
 	}
 	s.Late = late
-	if !s.SnoozedUntil.IsZero() && !now.Before(s.SnoozedUntil) {
-		if s.Lasting && !over {
-			call(EventSnoozeEnded, s.SnoozedUntil)
-		} else {
-			open()
-		}
+	if !s.SnoozedUntil.IsZero() && !now.Before(s.SnoozedUntil) && s.Lasting && !over {
+		call(EventSnoozeEnded, s.SnoozedUntil)
 	}
 	event := EventWorse
 	if s.Silenced && g.Breaking() && !g.Silenced() {
@@ -504,7 +500,7 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	switch {
 	case over && s.Lasting:
 		add(EventEnded, g.End(), false)
-		s.Lasting, s.Known = false, s.Known.Above(whole)
+		s.Lasting, s.SnoozedUntil, s.Known = false, time.Time{}, s.Known.Above(whole) // who had it keeps it
 	case !s.Lasting && whole.worseThan(s.Known): // a late reading: it is to be seen again
 		add(EventWorse, now, false)
 		s.Known = s.Known.Above(whole)

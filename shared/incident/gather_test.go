@@ -365,7 +365,7 @@ func TestSnoozeEnds(t *testing.T) {
 	hot.Lasting, hot.End = false, minute(60)
 	l.look(60, hot)
 	must.Equal(t, "over before", []string{"ended"}, l.look(80, hot))
-	must.Equal(t, "nothing is snoozed", true, l.status.SnoozedUntil.IsZero())
+	must.Equal(t, "nothing is snoozed, and it has its holder", true, l.status.SnoozedUntil.IsZero() && l.status.TakenAt.Equal(minute(51)))
 }
 
 // TestMaintenanceEnds calls for what people do not know yet, and says so of what they know.

@@ -134,3 +134,13 @@ func (p Probe) Late(now time.Time) bool { return p.Lateness(now) > MaxProbeLaten
 func (p Probe) Silent(newest time.Time, interval time.Duration, now time.Time) bool {
 	return !p.Late(now) && !now.Before(SilentFrom(reading.Later(newest, p.LateAt), interval))
 }
+
+// Missed reports whether a program that calls the service has not done so for a time in which it
+// could. While the service is late, it may have been away since the newest probe, unless the
+// program has called since.
+func (p Probe) Missed(last time.Time, after time.Duration, now time.Time) bool {
+	if p.Late(now) && !p.Late(last) {
+		now = p.Published
+	}
+	return now.Sub(reading.Later(last, p.LateAt)) >= after
+}

@@ -239,6 +239,21 @@ func TestTakenCallsForMoreOnly(t *testing.T) {
 	must.Equal(t, "calls after it was taken when it had cleared", before, db.calls(t))
 }
 
+// TestWhoSnoozedHadItAtItsEnd has a snooze outlast its incident: it promises no call any more, and who had it still
+// did after another of the room has begun.
+func TestWhoSnoozedHadItAtItsEnd(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.judge(t, judged("n1", 0, 60))
+	id := db.only(t, 0).ID
+	must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventSnoozed, By: "anna12", Until: clock(900)}, clock(10)))(t)
+	db.judge(t, judged("n1", 30, 20))
+	db.settle(t, 631)
+	db.judge(t, judged("n2", 950, 60))
+	i := must.Get(db.Incident(t.Context(), db.anna, id, clock(960)))(t)
+	must.Hold(t, i.TakenBy == "anna12" && i.TakenAt != nil && i.SnoozedUntil == nil && i.Seen && !i.Lasting, "%+v", i)
+}
+
 // TestStandingHidesNothing has a room stand above a limit, which somebody took an hour ago:
 // what begins then calls as if it were alone, and it is by that the incident is told.
 func TestStandingHidesNothing(t *testing.T) {

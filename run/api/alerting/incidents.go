@@ -42,6 +42,7 @@ type Incident struct {
 	EndTime      *rest.Time `json:"end_time" nullable:"true" doc:"When it cleared for the last time, UTC; null while it lasts." example:"2026-03-01T12:40:00Z"`
 	TakenBy      *string    `json:"taken_by" doc:"Who has it, or had it at its end; null while nobody has it." example:"coldaisle"`
 	TakenAt      *rest.Time `json:"taken_at" nullable:"true" doc:"Since when, UTC." example:"2026-03-01T12:05:00Z"`
+	HadBy        *string    `json:"had_by" doc:"Who has it, or who last had it before it called again; null if nobody ever had it." example:"coldaisle"`
 	SnoozedUntil *rest.Time `json:"snoozed_until" nullable:"true" doc:"When it calls again by itself, UTC; null for never." example:"2026-03-01T13:05:00Z"`
 	Comment      *string    `json:"comment" doc:"The newest comment since it was handed over." example:"A door was open"`
 	Excursions   int        `json:"excursions" doc:"How many excursions it consists of." example:"12"`
@@ -110,7 +111,7 @@ func IncidentOf(i incidents.Incident) Incident {
 	body := Incident{
 		ID: i.ID, RoomID: rest.OrNull(i.RoomID), RoomName: rest.OrNull(i.RoomName), SensorID: rest.OrNull(i.NodeID), GatewayID: rest.OrNull(i.GatewayID), GatewayName: rest.OrNull(i.GatewayName),
 		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Resolution: rest.OrNull(i.Resolution), Silenced: i.Silenced, Late: i.Late, Seen: i.Seen, Drill: i.DrillID != 0,
-		StartTime: rest.UTC(i.StartTime), TakenBy: rest.OrNull(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt),
+		StartTime: rest.UTC(i.StartTime), TakenBy: rest.OrNull(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt), HadBy: rest.OrNull(i.HadBy),
 		SnoozedUntil: rest.OptionalUTC(i.SnoozedUntil), Comment: rest.OrNull(i.Comment), Excursions: i.Parts,
 		Worst: worst{
 			ExcursionID: e.ID, RuleID: e.RuleID, Kind: e.Kind, SensorID: e.SensorID, SensorName: e.SensorName, Quantity: e.Quantity, Direction: e.Direction, Limit: e.Limit, Peak: e.Peak,

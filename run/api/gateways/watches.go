@@ -11,6 +11,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 type heartbeat struct {
@@ -69,13 +70,17 @@ func (h *Handlers) reportWatch(ctx context.Context, in *rest.Body[heartbeat]) (*
 
 func (h *Handlers) watches(ctx context.Context, _ *struct{}) ([]watch, error) {
 	found, err := accounts.New(h.DB).Watches(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	probe, err := incidents.New(h.DB).Probe(ctx)
 	now := h.Clock()
-	problems := accounts.WatchProblems(found, now)
+	problems := accounts.WatchProblems(found, probe, now)
 	return rest.List(found, func(w accounts.Watch) watch {
 		shown := watch{
 			ID: w.ID, Name: w.Name, HeartbeatAt: rest.UTC(w.HeartbeatAt), PolledAt: rest.UTC(w.PolledAt), SucceededAt: rest.OptionalUTC(w.SucceededAt),
 		}
-		shown.State, _ = w.State(now)
+		shown.State, _ = w.State(probe, now)
 		shown.Problem = rest.OrNull(problems[w.ID])
 		return shown
 	}), err

@@ -189,12 +189,12 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 }
 
 // watches returns whether there is one, and what is wrong with each.
-func (h *Handlers) watches(ctx context.Context, customer int64, now time.Time) (bool, []string, error) {
+func (h *Handlers) watches(ctx context.Context, customer int64, probe incident.Probe, now time.Time) (bool, []string, error) {
 	if store.RoomsOf(ctx) != nil {
 		return true, []string{}, nil
 	}
 	found, err := accounts.New(h.DB).Watches(ctx, customer)
-	problems := accounts.WatchProblems(found, now)
+	problems := accounts.WatchProblems(found, probe, now)
 	words := []string{}
 	for _, w := range found {
 		if problem, ok := problems[w.ID]; ok {
@@ -376,10 +376,10 @@ type view struct {
 }
 
 func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) (err error) {
-	if v.watched, v.problems, err = h.watches(ctx, customer, now); err != nil {
+	if v.probe, err = incidents.New(h.DB).Probe(ctx); err != nil {
 		return err
 	}
-	if v.probe, err = incidents.New(h.DB).Probe(ctx); err != nil {
+	if v.watched, v.problems, err = h.watches(ctx, customer, v.probe, now); err != nil {
 		return err
 	}
 	// Read before everything else, so that a change during the reading gets another version.

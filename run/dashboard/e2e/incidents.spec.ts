@@ -1,6 +1,7 @@
 // Incidents, rules and maintenance windows. What is only about the page's own states
 // is answered in place of the API.
 import type { Page } from "@playwright/test";
+import { excursion } from "../tests/excursion";
 import { pastIncidents } from "./seed";
 import {
   addRoom, addSensor, ask, expect, expectAccessible, incidentOf, sendReading, shownTime, signUp, test, tokenOf,
@@ -364,4 +365,15 @@ test("a room that is too humid is drawn by its humidity", async ({ page }) => {
   await expect(chart).toContainText("On top: Door, 80.0 %.");
   await expect(page.locator(".says")).toContainText("Humidity 80.0 % at Door, limit 50.0 %");
   await expect(chart.getByRole("img", { name: "Humidity from 80.0 to 80.0 %, limit 50.0 %" })).toBeVisible();
+  // What is expected is looked for in the excursions: what is not known of these is said.
+  let known = false;
+  await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill(known
+    ? { headers: { Link: '</api/v1/excursions?after=2>; rel="next"' },
+      json: [3, 2].map((id) => excursion({ id, sensor_id: node })) }
+    : { status: 500, json: { detail: "Internal server error" } }));
+  await page.reload();
+  await expect(chart).toContainText("Its forecasts could not be read.");
+  known = true;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(chart).toContainText("Forecasts are those of its newest 2 excursions.");
 });

@@ -6,7 +6,7 @@ export const incident = (more: Partial<Incident>): Incident => ({
   severity: "critical", phase: "actual", state: "open",
   breaking: true, resolution: null, silenced: false, late: false, drill: false, seen: false,
   start_time: "2026-03-01T12:00:00Z",
-  end_time: null, taken_by: null, taken_at: null, snoozed_until: null, comment: null,
+  end_time: null, taken_by: null, taken_at: null, had_by: null, snoozed_until: null, comment: null,
   excursions: 12,
   worst: {
     excursion_id: 7, rule_id: 3, kind: "threshold", sensor_id: "a", sensor_name: "Rack 7", quantity: "temperature",

@@ -3,6 +3,7 @@ import {
   beyond, contactOf, inTrouble, roomsOf, sentenceOf, stepOf, type LiveSensor, type Overview,
 } from "../src/logic/overview";
 import { setDisplay } from "../src/logic/format";
+import { limitOf } from "../src/logic/room";
 import { sparkColumns } from "../src/logic/spark";
 import { incident } from "./incident";
 
@@ -113,4 +114,18 @@ test("a sparkline is differences of tenths, with gaps", () => {
 test("a room in trouble is one that is critical, silent or in warning", () => {
   expect((["critical", "silent", "warning", "late", "unreported", "ok"] as const)
     .filter((state) => inTrouble({ state }))).toEqual(["critical", "silent", "warning"]);
+});
+
+test("a room's limit is that of its incident, as long as that is in force", () => {
+  const hot = incident({});
+  const worst = { ...hot.worst, limit: 32 };
+  const of = (...incidents: ReturnType<typeof incident>[]) => {
+    const seen = overview([sensor({})], { limits: [[limit(27, { severity: "warning" }), limit(32)]], incidents });
+    return limitOf(roomsOf(seen)[0]!, seen);
+  };
+  expect(of()).toBe(27);
+  expect(of({ ...hot, worst: { ...worst, quantity: "humidity", limit: 80 } }, { ...hot, worst })).toBe(32);
+  expect(of({ ...hot, worst, breaking: false, resolution: "cleared" })).toBe(32);
+  expect(of({ ...hot, worst, breaking: false, resolution: "rule_changed" })).toBe(27);
+  expect(of({ ...hot, room_id: 2, worst })).toBe(27);
 });

@@ -26,18 +26,19 @@ test("a month with two bad minutes is not 100 %", () => {
 });
 
 test("the file has its four tables, and no name is a formula", () => {
-  const hot = incident({ taken_by: "anna", taken_at: "2026-03-01T12:05:00Z", comment: 'A "door"\nwas open' });
+  const at = "2026-03-01T12:05:00Z";
+  const hot = incident({ taken_by: "anna", had_by: "anna", taken_at: at, comment: 'A "door"\nwas open' });
   const silent = incident({ room_name: null, gateway_name: "Basement", cause: "silent" });
   const silence = excursion({ kind: "silence", end_time: "2026-03-01T13:00:00Z", late: true });
   const time = { minutes: 60, minutes_reported: 50, minutes_outside_recommended: 3, minutes_outside_allowable: 0 };
   const lines = reportCSV([{ id: 1, name: "Hall", time, sensors: [sensor("=1+1", 2), sensor("Rack 1, top", 0.125)] }],
-    [hot, silent, { ...silent, gateway_name: null }], [silence]).split("\r\n");
+    [hot, silent, { ...silent, gateway_name: null, had_by: "berta" }], [silence]).split("\r\n");
   expect(lines.slice(1, 3)).toEqual(["Hall,60,50,3,0", ""]);
   expect(lines.slice(4, 7)).toEqual(["Hall,n1,'=1+1,20,2,0,20,", 'Hall,n1,"Rack 1, top",1.25,0.13,0,20,', ""]);
   expect(lines[8]).toBe('Hall A,too_hot,critical,2026-03-01T12:00:00Z,,a,Rack 7,"Temperature above 27.0 °C for 12 '
     + 'min, peak 34.2 °C",34.2,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
   expect(lines[9]).toMatch(/^Gateway Basement,silent,/);
-  expect(lines[10]).toMatch(/^"Rack 7, not placed",silent,/);
+  expect(lines[10]).toMatch(/^"Rack 7, not placed",silent,.*"berta, called again",,$/);
   expect(lines.slice(11)).toEqual(["", "room,sensor_id,sensor,start_time,end_time,delivered_late",
     "Hall A,a,Rack 7,2026-03-01T12:00:00Z,2026-03-01T13:00:00Z,true", ""]);
   const room = (name: string, outside: number) =>

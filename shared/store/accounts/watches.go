@@ -30,11 +30,11 @@ const (
 )
 
 // State returns a watch's state as the API names it, and what is wrong as the end of a sentence.
-func (w Watch) State(now time.Time) (state, trouble string) {
+func (w Watch) State(probe incident.Probe, now time.Time) (state, trouble string) {
 	switch {
-	case now.Sub(w.HeartbeatAt) >= watchSilentAfter:
+	case probe.Missed(w.HeartbeatAt, watchSilentAfter, now):
 		return "silent", " has been silent for " + incident.InWords(now.Sub(w.HeartbeatAt))
-	case now.Sub(w.PolledAt) >= watchSilentAfter:
+	case probe.Missed(w.PolledAt, watchSilentAfter, now):
 		return "not_reading", " has not read the incidents for " + incident.InWords(now.Sub(w.PolledAt))
 	case w.WaitingAt != nil && now.Sub(*w.WaitingAt) >= watchWaitingAfter:
 		return "not_sending", " has not been able to send a message for " + incident.InWords(now.Sub(*w.WaitingAt))
@@ -45,10 +45,10 @@ func (w Watch) State(now time.Time) (state, trouble string) {
 
 // WatchProblems describes what is wrong with each of a customer's watches, by id. Nobody would be
 // woken if none is well; one that has sent a message since another began to wait still wakes people.
-func WatchProblems(watches []Watch, now time.Time) map[int64]string {
+func WatchProblems(watches []Watch, probe incident.Probe, now time.Time) map[int64]string {
 	problems, nobody := map[int64]string{}, true
 	for _, w := range watches {
-		switch state, trouble := w.State(now); {
+		switch state, trouble := w.State(probe, now); {
 		case trouble == "":
 			nobody = false
 		case state == "not_sending" && w.SucceededAt != nil && w.SucceededAt.After(*w.WaitingAt):

@@ -42,6 +42,7 @@ type Incident struct {
 	Parts        int       // how many excursions it has
 	TakenAt      *time.Time
 	TakenBy      string // who has it, or had it at its end
+	HadBy        string // the same, or who last had it before it called again
 	Comment      string
 	SnoozedUntil *time.Time
 	Seen         bool  // somebody took it, or has marked it since its end
@@ -97,6 +98,11 @@ type Priority struct {
 const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.name, i.room_name) AS room_name, i.node_id, i.gateway_id, COALESCE(g.name, '') AS gateway_name,
 	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen,
 	COALESCE(i.drill_id, 0) AS drill_id,
+	CASE WHEN i.taken_at IS NOT NULL THEN i.taken_by ELSE COALESCE((
+	    SELECT CASE c.event WHEN 'handed_over' THEN substr(c.comment, length('to ') + 1) ELSE c.person END
+	    FROM incident_changes c
+	    WHERE c.incident_id = i.id AND c.event IN ('taken', 'snoozed', 'handed_over')
+	    ORDER BY c.number DESC LIMIT 1), '') END AS had_by,
 	CASE WHEN i.gateway_id = '' OR @rooms::bigint[] IS NULL THEN i.parts
 	ELSE (SELECT count(*) FROM excursions o WHERE o.incident_id = i.id AND o.merged_into IS NULL AND o.room_id = ANY (@rooms::bigint[])) END AS parts`
 
@@ -360,14 +366,18 @@ type conditions struct {
 }
 
 // value returns the newest value of an excursion's quantity and when it was measured, while it
-// lasts or if it ended only because its rule changed or was deleted.
+// lasts or if it ended only because its rule changed or was deleted. Judged before it is stored, the
+// newest may be the peak.
 func (c conditions) value(e Excursion) (value float64, at *time.Time, known bool) {
 	l := c.live[e.NodeID]
 	if l == nil || l.Timestamp == nil || !e.Lasting && e.Resolution != "rule_changed" && e.Resolution != "rule_deleted" {
 		return 0, nil, false
 	}
-	value = e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity))
-	return value, l.measuredAt(e.Quantity), reading.Has(value)
+	value, at = e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity)), l.measuredAt(e.Quantity)
+	if reading.Has(value) && e.Kind == incident.KindThreshold && e.PeakTime.After(*at) {
+		return e.Peak, &e.PeakTime, true
+	}
+	return value, at, reading.Has(value)
 }
 
 func (c conditions) silent(node string) bool {

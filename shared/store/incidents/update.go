@@ -302,7 +302,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			)
 			SELECT id FROM i`, args, "save incident")
 	} else {
-		args["id"], args["taken"] = id, !after.TakenAt.IsZero()
+		args["id"], args["taken"], args["snoozed"] = id, !after.TakenAt.IsZero(), store.OrNull(after.SnoozedUntil)
 		args["unseen"] = slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Calls || (e.Event == incident.EventWorse && !after.Lasting) })
 		err = u.tx.Exec(ctx, `
 			WITH joined AS (
@@ -311,7 +311,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			UPDATE room_incidents
 			SET severity = @severity, actual = @actual, start_time = @start, end_time = @end, lasting = @lasting, breaking = @breaking, late = @late,
 			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess, told_at = @now,
-			    taken_at = CASE WHEN @taken THEN taken_at END, taken_by = CASE WHEN @taken THEN taken_by ELSE '' END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
+			    taken_at = CASE WHEN @taken THEN taken_at END, taken_by = CASE WHEN @taken THEN taken_by ELSE '' END, snoozed_until = @snoozed,
 			    seen = @silenced OR (seen AND NOT @unseen AND (@taken OR taken_at IS NULL))
 			WHERE id = @id`, args, "save incident %d", id)
 	}

@@ -34,10 +34,10 @@ function lineOf(
   return live && value !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, value) : columns;
 }
 
-/** Side is where its worst value is. */
-export function RoomChart({ sensors, overview, excursions = [], quantity = "temperature", side = "above" }: {
-  sensors: readonly LiveSensor[]; overview: Overview; excursions?: readonly Excursion[]; quantity?: Shown;
-  side?: "above" | "below";
+/** Side is where its worst value is. Lacks: what is not drawn of the excursions. */
+export function RoomChart({ sensors, overview, excursions = [], lacks, quantity = "temperature", side = "above" }: {
+  sensors: readonly LiveSensor[]; overview: Overview; excursions?: readonly Excursion[]; lacks?: string | false;
+  quantity?: Shown; side?: "above" | "below";
 }) {
   const { label, unit, colour, [side]: worstOnes } = shownAs[quantity];
   const [period, setPeriod] = useState<Period>("1h");
@@ -96,7 +96,7 @@ export function RoomChart({ sensors, overview, excursions = [], quantity = "temp
           href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}
         >{worst.sensor.name}</Link>, {withUnit(worst.sensor[quantity], unit)}
         {!worst.sensor.reports && worst.sensor.timestamp
-          && `, ${ago(Date.parse(worst.sensor.timestamp), now)}`}.
+          && `, ${ago(Date.parse(worst.sensor.timestamp), now)}`}.{lacks && ` ${lacks}`}
       </p>
     </section>
   );

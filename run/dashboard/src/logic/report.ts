@@ -45,6 +45,9 @@ function field(value: string | number | null): string {
 const table = (rows: readonly (readonly (string | number | null)[])[]) =>
   rows.map((row) => row.map(field).join(",")).join("\r\n");
 
+/** Who had it, and whether nobody did at its end. */
+export const holderOf = ({ taken_by, had_by }: Incident) => taken_by ?? (had_by && `${had_by}, called again`);
+
 /** Four tables with an empty line between two: rooms, sensors, incidents, silences. Times are UTC, temperatures °C. */
 export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[],
   silences: readonly Excursion[]): string {
@@ -70,7 +73,7 @@ export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly In
         "taken_by", "taken_at", "comment"],
       ...incidents.map((i) => [
         placeOf(i), i.cause, i.severity, i.start_time, i.end_time, i.worst.sensor_id, i.worst.sensor_name,
-        i.worst.reason, i.worst.peak, i.taken_by, i.taken_at, i.comment,
+        i.worst.reason, i.worst.peak, holderOf(i), i.taken_at, i.comment,
       ]),
     ]),
     table([

@@ -112,16 +112,19 @@ function Place({ incident }: { incident: IncidentDetail }) {
   const lost = useLostContact();
   const room = useMemo(() => overview && roomsOf(overview).find(({ id }) => id === incident.room_id),
     [overview, incident.room_id]);
-  const { data } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
+  const { data, error, hasNextPage } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
   if (!overview || !room || room.sensors.length === 0) return null;
   const density = densityOf(room.sensors.length);
   const quantity = incident.worst.quantity === "humidity" ? "humidity" : "temperature";
+  const excursions = data?.pages.flatMap(({ items }) => items) ?? [];
   return (
     <>
       <RoomChart
         sensors={room.sensors} overview={overview} quantity={quantity}
         side={incident.worst.direction === "below" ? "below" : "above"}
-        excursions={data?.pages.flatMap(({ items }) => items) ?? []}
+        excursions={excursions}
+        lacks={error && !data ? "Its forecasts could not be read."
+          : hasNextPage && `Forecasts are those of its newest ${excursions.length} excursions.`}
       />
       <div class={`rooms ${density === "large" ? "medium" : density}${lost === null ? "" : " stale"}`}>
         <RoomMap room={room} overview={overview} density={density === "large" ? "medium" : density} />

@@ -14,7 +14,7 @@ import {
 import { causes, placeOf, type Incident } from "../logic/incidents";
 import { byName } from "../logic/names";
 import {
-  months, monthBounds, percent, reportCSV, worstFirst, type ReportedRoom, type ReportedSensor,
+  holderOf, months, monthBounds, percent, reportCSV, worstFirst, type ReportedRoom, type ReportedSensor,
 } from "../logic/report";
 import { presetNames } from "../logic/rules";
 import { Action } from "../components/action";
@@ -161,7 +161,7 @@ export default function ReportPage() {
             <>{capital(reasonOf(incident.worst))}<small>
               {incident.worst.sensor_name ?? incident.worst.sensor_id}
             </small></>,
-            <>{incident.taken_by ?? "Nobody"}{incident.comment && <small>{incident.comment}</small>}</>,
+            <>{holderOf(incident) || "Nobody"}{incident.comment && <small>{incident.comment}</small>}</>,
             incident.taken_at === null ? "–"
               : duration(Date.parse(incident.taken_at) - Date.parse(incident.start_time)),
           ])}

@@ -4,7 +4,8 @@ import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, type DiscoveredNode } from "../api/client";
 import { keys, refresh, useDiscovered, useOverview } from "../api/queries";
 import { ago, both, changeOf, plural, withUnit } from "../logic/format";
-import { limitsOf, roomsOf, type Overview, type RoomView } from "../logic/overview";
+import { roomsOf, type Overview, type RoomView } from "../logic/overview";
+import { limitOf } from "../logic/room";
 import { sensorIDError } from "../logic/validation";
 import { StateBadge } from "../components/badge";
 import { useNow } from "../components/clock";
@@ -68,9 +69,6 @@ type RoomForm = "add" | "rename" | "delete" | "arrange";
 function Heading({ room, overview, onForm }: {
   room: RoomView; overview: Overview; onForm: (form: RoomForm) => void;
 }) {
-  const limit = Math.min(...room.sensors.flatMap((sensor) => limitsOf(overview, sensor))
-    .filter(({ quantity, direction }) => quantity === "temperature" && direction === "above")
-    .map(({ limit }) => limit));
   const menu = useRef<HTMLDivElement>(null);
   const choose = (form: RoomForm) => {
     menu.current?.hidePopover();
@@ -82,7 +80,7 @@ function Heading({ room, overview, onForm }: {
       {room.sensors.length > 0 && (
         <span class="strip">
           <StateBadge state={room.state} /> {room.highest !== null && [`highest ${withUnit(room.highest)}`,
-            room.change !== null && `${changeOf(room.change)} in 15 min`, `limit ${withUnit(limit)}`]
+            room.change !== null && `${changeOf(room.change)} in 15 min`, `limit ${withUnit(limitOf(room, overview))}`]
             .filter(Boolean).join(", ")}
         </span>
       )}
