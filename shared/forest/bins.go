@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"coldaisle.dev/shared/parallel"
 )
 
 // maxBins is how many intervals the numbers of a feature are sorted into, so that a row's
@@ -23,7 +25,7 @@ type bins struct {
 func newBins(rows [][]float64) bins {
 	columns := len(rows[0])
 	b := bins{edges: make([][]float64, columns), rows: make([]uint8, columns*len(rows))}
-	ParallelFor(columns, func(column int) {
+	parallel.For(columns, func(column int) {
 		values := make([]float64, len(rows))
 		for i, row := range rows {
 			values[i] = row[column]

@@ -11,15 +11,11 @@
 package forest
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
 
 	"coldaisle.dev/shared/artifact"
+	"coldaisle.dev/shared/parallel"
 )
 
 // node is a split or a leaf. The right child of a split follows its left child. In a leaf, left
@@ -49,7 +45,7 @@ type grower struct {
 // grow grows trees in parallel.
 func grow(columns, count int, seed uint64, tree func(g grower) trees) trees {
 	grown := make([]trees, count)
-	ParallelFor(count, func(i int) {
+	parallel.For(count, func(i int) {
 		g := grower{trees{columns: columns}, rand.New(rand.NewPCG(seed, uint64(i)^0x9e3779b97f4a7c15)), nil} //nolint:gosec // no secret
 		for feature := range columns {
 			g.order = append(g.order, feature)
@@ -67,31 +63,6 @@ func grow(columns, count int, seed uint64, tree func(g grower) trees) trees {
 		f.values = append(f.values, t.values...)
 	}
 	return f
-}
-
-// ParallelFor runs work(i) for i from 0 to n-1, in as many goroutines as there are cores.
-// Which of them runs which i differs from run to run; results must not depend on it. A panic in
-// one is the caller's, with its stack: there it would end the process.
-func ParallelFor(n int, work func(i int)) {
-	var next atomic.Int64
-	var group sync.WaitGroup
-	var panicked atomic.Pointer[string]
-	for range min(runtime.GOMAXPROCS(0), n) {
-		group.Go(func() {
-			defer func() {
-				if value := recover(); value != nil {
-					panicked.Store(new(fmt.Sprintf("%v\n%s", value, debug.Stack())))
-				}
-			}()
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				work(i)
-			}
-		})
-	}
-	group.Wait()
-	if text := panicked.Load(); text != nil {
-		panic(*text)
-	}
 }
 
 // root begins a tree.

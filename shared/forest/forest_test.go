@@ -203,14 +203,3 @@ func BenchmarkIsolationScoreOneRow(b *testing.B) {
 		f.Score(rows[17])
 	}
 }
-
-// TestPanicOfOneIsTheCallers has one of several panic, which the caller can recover from.
-func TestPanicOfOneIsTheCallers(t *testing.T) {
-	t.Parallel()
-	defer func() { must.Contain(t, "panic", fmt.Sprint(recover()), "of the fifth", "forest_test.go") }()
-	forest.ParallelFor(8, func(i int) {
-		if i == 5 {
-			panic("of the fifth")
-		}
-	})
-}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"coldaisle.dev/shared/artifact"
+	"coldaisle.dev/shared/parallel"
 )
 
 // Isolation is an isolation forest. Its methods may be called from many goroutines.
@@ -40,7 +41,7 @@ func (f *Isolation) Score(row []float64) float64 {
 // ScoreAll scores every row.
 func (f *Isolation) ScoreAll(rows [][]float64) []float64 {
 	scores := make([]float64, len(rows))
-	ParallelFor(len(scores), func(i int) { scores[i] = f.Score(rows[i]) })
+	parallel.For(len(scores), func(i int) { scores[i] = f.Score(rows[i]) })
 	return scores
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -66,7 +67,7 @@ func examplesOf(history []NodeHistory) []example {
 	// Sort by name, so that the order of the nodes in the input changes nothing.
 	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
 	found := make([][]example, len(history))
-	forest.ParallelFor(len(history), func(node int) {
+	parallel.For(len(history), func(node int) {
 		series := history[node].Readings
 		for i, w := range features.Windows(series) {
 			detection, scorable := features.Detection(w, series[i])
