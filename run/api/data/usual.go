@@ -52,7 +52,8 @@ func (h *Handlers) registerUsual(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getUsual", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
-		Description: "By today's calibration, the sensor's own changes since the hours before leave the band of an hour only once a month. " +
+		Description: "By today's calibration, each of the sensor's own changes over an hour and over several leaves the band about once a month, " +
+			"and more often while only a few days are known. " +
 			"It is known for the last 28 days, but not after a day of silence; other hours are absent.",
 	}, h.usual, store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart}, fairqueue.ErrNoSlot)
 }
