@@ -21,7 +21,7 @@ func spans() [4]float64 { return [4]float64{300, 600, 1200, 2400} }
 type Moves struct {
 	Change [4]float32
 	Level  float32
-	Since  float32 // s since the reading before
+	Since  float32 // s since the reading before; of a room as of most of its nodes
 }
 
 func noMoves() Moves {
@@ -150,8 +150,8 @@ func (l *Live) Follow(before *Live) { l.known = before.known }
 // in the middle. Nodes that were not heard for five minutes do not count. Fewer than three nodes
 // are each judged alone. heard is the number of nodes whose changes are known.
 func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
-	var values [5][]float32
-	all := make([]float32, 5*len(nodes))
+	var values [6][]float32
+	all := make([]float32, len(values)*len(nodes))
 	for k := range values {
 		values[k] = all[k*len(nodes) : k*len(nodes) : (k+1)*len(nodes)]
 	}
@@ -169,6 +169,7 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 			values[k] = append(values[k], v)
 		}
 		values[4] = append(values[4], moves.Level)
+		values[5] = append(values[5], moves.Since)
 	}
 	middle := func(v []float32) float32 {
 		v = slices.DeleteFunc(v, func(v float32) bool { return math.IsNaN(float64(v)) })
@@ -185,7 +186,7 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 	for k := range m.Change {
 		m.Change[k] = middle(values[k])
 	}
-	m.Level = middle(values[4])
+	m.Level, m.Since = middle(values[4]), middle(values[5])
 	return m, heard
 }
 
@@ -508,7 +509,7 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
-			span = max(span, float64(own.Since)) // where readings are rare, see MovesOf
+			span = max(span, float64(places[i].m.Since)) // where readings are rare, see MovesOf
 			return notice(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
 				who, verb, size, more, span/60, limit))
 		}
