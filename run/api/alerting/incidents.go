@@ -42,7 +42,7 @@ type Incident struct {
 	EndTime      *rest.Time `json:"end_time" nullable:"true" doc:"When it cleared for the last time, UTC; null while it lasts." example:"2026-03-01T12:40:00Z"`
 	TakenBy      *string    `json:"taken_by" doc:"Who has it, or had it at its end; null while nobody has it." example:"coldaisle"`
 	TakenAt      *rest.Time `json:"taken_at" nullable:"true" doc:"Since when, UTC." example:"2026-03-01T12:05:00Z"`
-	HadBy        *string    `json:"had_by" doc:"Who has it, or who last had it before it called again; null if nobody ever had it." example:"coldaisle"`
+	HadBy        *string    `json:"had_by" doc:"Who has it, or who last had it before it was open again; null if nobody ever had it." example:"coldaisle"`
 	SnoozedUntil *rest.Time `json:"snoozed_until" nullable:"true" doc:"When it calls again by itself, UTC; null for never." example:"2026-03-01T13:05:00Z"`
 	Comment      *string    `json:"comment" doc:"The newest comment since it was handed over." example:"A door was open"`
 	Excursions   int        `json:"excursions" doc:"How many excursions it consists of." example:"12"`

@@ -38,7 +38,7 @@ test("the file has its four tables, and no name is a formula", () => {
   expect(lines[8]).toBe('Hall A,too_hot,critical,2026-03-01T12:00:00Z,,a,Rack 7,"Temperature above 27.0 °C for 12 '
     + 'min, peak 34.2 °C",34.2,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
   expect(lines[9]).toMatch(/^Gateway Basement,silent,/);
-  expect(lines[10]).toMatch(/^"Rack 7, not placed",silent,.*"berta, called again",,$/);
+  expect(lines[10]).toMatch(/^"Rack 7, not placed",silent,.*"berta, then nobody",,$/);
   expect(lines.slice(11)).toEqual(["", "room,sensor_id,sensor,start_time,end_time,delivered_late",
     "Hall A,a,Rack 7,2026-03-01T12:00:00Z,2026-03-01T13:00:00Z,true", ""]);
   const room = (name: string, outside: number) =>

@@ -42,7 +42,7 @@ type Incident struct {
 	Parts        int       // how many excursions it has
 	TakenAt      *time.Time
 	TakenBy      string // who has it, or had it at its end
-	HadBy        string // the same, or who last had it before it called again
+	HadBy        string // the same, or who last had it before it was open again
 	Comment      string
 	SnoozedUntil *time.Time
 	Seen         bool  // somebody took it, or has marked it since its end

@@ -46,7 +46,7 @@ const table = (rows: readonly (readonly (string | number | null)[])[]) =>
   rows.map((row) => row.map(field).join(",")).join("\r\n");
 
 /** Who had it, and whether nobody did at its end. */
-export const holderOf = ({ taken_by, had_by }: Incident) => taken_by ?? (had_by && `${had_by}, called again`);
+export const holderOf = ({ taken_by, had_by }: Incident) => taken_by ?? (had_by && `${had_by}, then nobody`);
 
 /** Four tables with an empty line between two: rooms, sensors, incidents, silences. Times are UTC, temperatures °C. */
 export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[],
