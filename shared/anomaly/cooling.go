@@ -21,7 +21,7 @@ func spans() [4]float64 { return [4]float64{300, 600, 1200, 2400} }
 type Moves struct {
 	Change [4]float32
 	Level  float32
-	Since  float32 // s since the reading before; of a room as of most of its nodes
+	Since  float32 // s that the rare readings of a change are apart; 0 where none are rare
 }
 
 func noMoves() Moves {
@@ -41,9 +41,6 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 	n := w.Len()
 	now := smooth(w.Age, w.Temperature, r.Temperature)
 	m.Level = float32(now)
-	if n > 0 {
-		m.Since = float32(w.Age[n-1])
-	}
 	i := n
 	for k, span := range spans() {
 		for i > 0 && w.Age[i-1] <= span+features.MaxInterpolationGap/2 {
@@ -53,6 +50,7 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 		switch {
 		case at > 0 && (at == n || w.Age[at] < span/2) && w.Age[at-1] <= 2*span:
 			at-- // readings are rare: the one before is nearer to the span
+			m.Since = float32(w.Age[at])
 		case at == n || (at > 0 && w.Age[at] < span/2):
 			continue
 		}
@@ -509,7 +507,9 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
-			span = max(span, float64(places[i].m.Since)) // where readings are rare, see MovesOf
+			if since := float64(places[i].m.Since); since <= 2*span {
+				span = max(span, since)
+			}
 			return notice(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
 				who, verb, size, more, span/60, limit))
 		}

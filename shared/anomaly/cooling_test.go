@@ -447,6 +447,9 @@ func TestCoolingOfRareReadings(t *testing.T) {
 	w := reading.Window{Age: []float64{2700, 1800, 900}, Temperature: []float64{22, 22, 22}, Humidity: []float64{45, 45, 45}}
 	own := anomaly.MovesOf(w, reading.Reading{Time: noon(), Temperature: 40, Humidity: 45}, &anomaly.Day{}, 22)
 	must.Contain(t, "rare readings", reasonOf(anomaly.Calibrate(nil), own, moves(float32(math.NaN()), 22)), "in 15 min;")
+	w = reading.Window{Age: []float64{960, 60}, Temperature: []float64{22, 22}, Humidity: []float64{45, 45}}
+	twice := anomaly.MovesOf(w, reading.Reading{Time: noon(), Temperature: 40, Humidity: 45}, &anomaly.Day{}, 22)
+	must.Contain(t, "two at once", reasonOf(anomaly.Calibrate(nil), twice, moves(float32(math.NaN()), 22)), "in 16 min;")
 	// Its room's others send every minute.
 	room, _ := anomaly.Together(noon(), warming(1, 1, 1))
 	must.Contain(t, "one of rare readings in a room", reasonOf(anomaly.Calibrate(nil), own, room), "sensors) rose 9.5 °C in 10 min;")
