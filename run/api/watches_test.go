@@ -137,6 +137,7 @@ func TestWatchHasItsTimeToReport(t *testing.T) {
 		{"back, and heard before it has read", []int{12, 2, 1, 0}, 1, 12, "ok", ""},
 		{"back for long enough", []int{12, 4, 3, 2, 1, 0}, 12, 12, "silent", "has been silent for 12 min"},
 		{"back, and it does not read", []int{12, 4, 3, 2, 1, 0}, 0, 12, "not_reading", "has not read the incidents for 12 min"},
+		{"away while a message waited for a minute", []int{12}, 12, 13, "ok", ""},
 		{"silent before", []int{12}, 20, 20, "silent", "has been silent for 20 min"},
 		{"heard while readings are late", []int{20}, 12, 12, "silent", "has been silent for 12 min"},
 	} {
@@ -146,7 +147,8 @@ func TestWatchHasItsTimeToReport(t *testing.T) {
 		for _, minutes := range c.probes {
 			must.Do(t, s.store.RecordProbe(t.Context(), ago(minutes), ago(minutes)))
 		}
-		s.execute(t, `UPDATE watches SET heartbeat_at = $1, polled_at = $2`, ago(c.heard), ago(c.polled))
+		s.execute(t, `UPDATE watches SET heartbeat_at = $1, polled_at = $2, waiting_at = CASE WHEN $3 THEN $2::timestamptz END`, ago(c.heard), ago(c.polled),
+			strings.Contains(c.name, "waited"))
 		s.stop(now.Add(time.Second))
 		listed := s.call(t, a.token, "GET", "/api/v1/watches", "")
 		listed.has(t, 200, fmt.Sprintf(`"state":%q`, c.state))
