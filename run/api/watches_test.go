@@ -137,6 +137,7 @@ func TestWatchHasItsTimeToReport(t *testing.T) {
 		{"back, and heard before it has read", []int{12, 2, 1, 0}, 1, 12, "ok", ""},
 		{"back for long enough", []int{12, 4, 3, 2, 1, 0}, 12, 12, "silent", "has been silent for 12 min"},
 		{"back, and it does not read", []int{12, 4, 3, 2, 1, 0}, 0, 12, "not_reading", "has not read the incidents for 12 min"},
+		{"away while a message waited for a minute", []int{12}, 12, 13, "ok", ""},
 		{"silent before", []int{12}, 20, 20, "silent", "has been silent for 20 min"},
 		{"heard while readings are late", []int{20}, 12, 12, "silent", "has been silent for 12 min"},
 	} {
@@ -146,7 +147,8 @@ func TestWatchHasItsTimeToReport(t *testing.T) {
 		for _, minutes := range c.probes {
 			must.Do(t, s.store.RecordProbe(t.Context(), ago(minutes), ago(minutes)))
 		}
-		s.execute(t, `UPDATE watches SET heartbeat_at = $1, polled_at = $2`, ago(c.heard), ago(c.polled))
+		s.execute(t, `UPDATE watches SET heartbeat_at = $1, polled_at = $2, waiting_at = CASE WHEN $3 THEN $2::timestamptz END`, ago(c.heard), ago(c.polled),
+			strings.Contains(c.name, "waited"))
 		s.stop(now.Add(time.Second))
 		listed := s.call(t, a.token, "GET", "/api/v1/watches", "")
 		listed.has(t, 200, fmt.Sprintf(`"state":%q`, c.state))
@@ -240,6 +242,7 @@ func TestDrill(t *testing.T) {
 	actual, drilled := body.Incidents[0], body.Incidents[1]
 	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
 	must.Contain(t, "reason", drilled.Worst.Reason, "Only a drill: ")
+	must.Equal(t, "measured", 20.0, *drilled.Now.Value)
 	must.Equal(t, "sentence, others, drills", fmt.Sprint(actual.ID, 0, 1),
 		fmt.Sprint(body.Sentence.IncidentID, body.Sentence.Others, body.Sentence.Drills))
 	must.Equal(t, "lasting, open", []int{1, 1}, []int{body.IncidentCounts["lasting"], body.IncidentCounts["open"]})
@@ -249,8 +252,9 @@ func TestDrill(t *testing.T) {
 	must.Equal(t, "incidents in the metrics", 1, strings.Count(string(metrics.body), "\ncoldaisle_incidents{"))
 
 	must.Equal(t, "incident", drilled.ID, a.shownDrill(t, started.Drill.ID).Incident)
-	a.call(t, a.token, "POST", fmt.Sprintf("/api/v1/incidents/%d/told", drilled.ID), "").is(t, 204)
 	a.act(t, drilled.ID, `"action":"take"`)
+	a.act(t, drilled.ID, fmt.Sprintf(`"action":"snooze","until":%q`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	a.call(t, a.token, "POST", fmt.Sprintf("/api/v1/incidents/%d/told", drilled.ID), "").is(t, 204)
 	reached("sent", "published", "ingested", "judged", "alert", "shown", "told", "taken")
 	d := a.shownDrill(t, started.Drill.ID)
 	must.Equal(t, "state", "passed", d.State)
@@ -262,7 +266,9 @@ func TestDrill(t *testing.T) {
 	lasting := a.incidents(t, "?state=lasting")
 	must.Hold(t, len(lasting) == 1 && lasting[0].ID == actual.ID, "lasting %+v", lasting)
 	must.Equal(t, "unseen", 0, must.Get(s.store.Unseen(t.Context(), a.id))(t))
-	must.Equal(t, "timeline", "[started taken ended]", fmt.Sprint(a.incident(t, drilled.ID).Timeline))
+	ended := a.incident(t, drilled.ID)
+	must.Equal(t, "timeline", "[started taken snoozed ended]", fmt.Sprint(ended.Timeline))
+	must.Hold(t, ended.SnoozedUntil == nil, "a drill that is over calls again at %v", ended.SnoozedUntil)
 	for table, want := range map[string]int{"alerts": 0, "excursions": 1, "sensor_data.readings": 2, fmt.Sprintf("room_incidents WHERE room_id = %d", room): 2} {
 		must.Equal(t, "rows in "+table, want, s.count(t, `SELECT count(*) FROM `+table))
 	}

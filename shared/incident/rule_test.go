@@ -295,6 +295,27 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestMissed has probes that come late for hours, which each say so: whoever calls no more is told of all the same.
+func TestMissed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		probe     incident.Probe
+		last, now int // seconds
+		missed    bool
+	}{
+		"away since it called":            {incident.Probe{Published: after(60)}, 60, 900, false},
+		"back":                            {incident.Probe{Published: after(899), LateAt: after(900)}, 60, 960, false},
+		"back, and away again":            {incident.Probe{Published: after(899), LateAt: after(900)}, 60, 2000, false},
+		"back by a probe of before":       {incident.Probe{Published: after(60), LateAt: after(900)}, 60, 900, false},
+		"long before probes come late":    {incident.Probe{Published: after(7000), LateAt: after(7090)}, 60, 7100, true},
+		"while probes come late":          {incident.Probe{Published: after(7000), LateAt: after(7300)}, 6820, 7301, true},
+		"not yet, and probes come late":   {incident.Probe{Published: after(7000), LateAt: after(7300)}, 6821, 7301, false},
+		"called since a probe, and since": {incident.Probe{Published: after(60), LateAt: after(200)}, 900, 1080, true},
+	} {
+		must.Equal(t, name, c.missed, c.probe.Missed(after(c.last), 3*time.Minute, after(c.now)))
+	}
+}
+
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	roomOf := func(id string) int64 { return map[string]int64{"a": 1, "b": 2}[id] }

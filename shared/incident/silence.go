@@ -137,10 +137,14 @@ func (p Probe) Silent(newest time.Time, interval time.Duration, now time.Time) b
 
 // Missed reports whether a program that calls the service has not done so for a time in which it
 // could. While the service is late, it may have been away since the newest probe, unless the
-// program has called since.
+// program has called since. While probes come late, it is not away: they say nothing of calls.
 func (p Probe) Missed(last time.Time, after time.Duration, now time.Time) bool {
-	if p.Late(now) && !p.Late(last) {
+	from, comesLate := reading.Later(last, p.LateAt), p.LateAt.Sub(p.Published) > MaxProbeLateness
+	if comesLate {
+		from = last
+	}
+	if (comesLate || p.Late(now)) && !p.Late(last) {
 		now = p.Published
 	}
-	return now.Sub(reading.Later(last, p.LateAt)) >= after
+	return now.Sub(from) >= after
 }

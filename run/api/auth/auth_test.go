@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +180,31 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 	must.Equal(t, "the decoy costs", 4, must.Get(bcrypt.Cost(p.dummyHash))(t))
 	got, err := p.Matches("", longest)
 	must.Hold(t, !got && err == nil, "nobody's password matches: %v, %v", got, err)
+}
+
+// TestLateCookieEvictsNobody has the time of a login with a cookie end behind a full queue: nobody loses the place that
+// it could not use any more.
+func TestLateCookieEvictsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPasswords(1, 4)
+		done := must.Get(p.Acquire(t.Context(), ""))(t)
+		for range MaxWaiting {
+			go func() {
+				if end, err := p.Acquire(t.Context(), ""); err != nil {
+					t.Error(err)
+				} else {
+					end()
+				}
+			}()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), clientKey{}, netip.MustParsePrefix("192.0.2.7/32")), MaxPasswordWait/2)
+		defer cancel()
+		must.Fail(t, "in time", must.Err(p.Acquire(ctx, "late@example.com")), context.DeadlineExceeded)
+		done()
+		synctest.Wait()
+	})
 }
 
 // TestLaneFullOfCookies fills the lane of known devices by as many e-mail addresses as it holds: who

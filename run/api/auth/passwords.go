@@ -71,7 +71,7 @@ func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err
 	limited, cancel := context.WithTimeout(ctx, MaxPasswordWait)
 	defer cancel()
 	done, err = p.queue.Acquire(limited, in, who)
-	if errors.Is(err, fairqueue.ErrNoSlot) && in == fairqueue.Known {
+	if errors.Is(err, fairqueue.ErrNoSlot) && in == fairqueue.Known && limited.Err() == nil {
 		// The lane is full of others: wait as a client without a cookie does.
 		done, err = p.queue.Acquire(limited, fairqueue.Unknown, client{address: Client(ctx)})
 	}

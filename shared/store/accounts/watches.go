@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -36,7 +37,7 @@ func (w Watch) State(probe incident.Probe, now time.Time) (state, trouble string
 		return "silent", " has been silent for " + incident.InWords(now.Sub(w.HeartbeatAt))
 	case probe.Missed(w.PolledAt, watchSilentAfter, now):
 		return "not_reading", " has not read the incidents for " + incident.InWords(now.Sub(w.PolledAt))
-	case w.WaitingAt != nil && now.Sub(*w.WaitingAt) >= watchWaitingAfter:
+	case w.WaitingAt != nil && reading.Earlier(now, w.HeartbeatAt.Add(watchSilentAfter)).Sub(*w.WaitingAt) >= watchWaitingAfter: // as far as it was heard
 		return "not_sending", " has not been able to send a message for " + incident.InWords(now.Sub(*w.WaitingAt))
 	default:
 		return "ok", ""

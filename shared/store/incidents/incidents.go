@@ -96,7 +96,7 @@ type Priority struct {
 }
 
 const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.name, i.room_name) AS room_name, i.node_id, i.gateway_id, COALESCE(g.name, '') AS gateway_name,
-	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen,
+	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.taken_at, i.taken_by, i.comment, CASE WHEN i.lasting THEN i.snoozed_until END AS snoozed_until, i.seen,
 	COALESCE(i.drill_id, 0) AS drill_id,
 	CASE WHEN i.taken_at IS NOT NULL THEN i.taken_by ELSE COALESCE((
 	    SELECT CASE c.event WHEN 'handed_over' THEN substr(c.comment, length('to ') + 1) ELSE c.person END
@@ -367,14 +367,14 @@ type conditions struct {
 
 // value returns the newest value of an excursion's quantity and when it was measured, while it
 // lasts or if it ended only because its rule changed or was deleted. Judged before it is stored, the
-// newest may be the peak.
+// newest may be the peak; a drill's was never measured.
 func (c conditions) value(e Excursion) (value float64, at *time.Time, known bool) {
 	l := c.live[e.NodeID]
 	if l == nil || l.Timestamp == nil || !e.Lasting && e.Resolution != "rule_changed" && e.Resolution != "rule_deleted" {
 		return 0, nil, false
 	}
 	value, at = e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity)), l.measuredAt(e.Quantity)
-	if reading.Has(value) && e.Kind == incident.KindThreshold && e.PeakTime.After(*at) {
+	if reading.Has(value) && e.Kind == incident.KindThreshold && e.ID != 0 && e.PeakTime.After(*at) {
 		return e.Peak, &e.PeakTime, true
 	}
 	return value, at, reading.Has(value)
