@@ -220,6 +220,8 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 // address: to the browser the page is then of our origin. Other programs call by any name.
 func rebound(r *http.Request) bool {
 	_, browser := r.Header["Accept-Language"] // a page can empty it, but not take it away
+	// fetch of Node.js has it too, but no browser sends one of these without the other, nor can a page.
+	browser = browser && (r.Header.Get("Sec-Fetch-Mode") == "" || r.Header.Get("Sec-Fetch-Site") != "")
 	host := strings.Trim(strings.TrimSuffix(strings.ToLower(hostOf(r.Host)), "."), "[]")
 	_, err := netip.ParseAddr(host)
 	return browser && err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".local")

@@ -104,6 +104,15 @@ func TestPagesOfOtherNamesReadNothing(t *testing.T) {
 			must.Equal(t, path+" of "+host+", for a page", 200, ask(host, path, true))
 		}
 	}
+	byFetch := func(site string) int { // of Node.js, or of a browser's page of a name with TLS
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", nil)
+		request.Host = "gateway.corp.example"
+		request.Header = http.Header{"Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Site": {site}}
+		answer := httptest.NewRecorder()
+		s.gateway.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	must.Equal(t, "a program's fetch, and a page's", [2]int{200, 403}, [2]int{byFetch(""), byFetch("same-origin")})
 }
 
 // TestLimitsOfARequest sends what is too large or too slow, each over a connection of its own.
