@@ -174,6 +174,10 @@ func TestFolderPutBack(t *testing.T) {
 			disk.space.Store(0)
 			must.Fail(t, "append to a full disk", box.AppendAll([]Record{rec("refused")})[0], syscall.ENOSPC)
 			disk.space.Store(1 << 30)
+			for range 9 { // a write each, of a whole segment, would wear the card, and delay every reading
+				must.Equal(t, "messages before the next try", 0, box.Stats().Pending)
+			}
+			now = now.Add(reopenEvery)
 			must.Do(t, box.AppendAll([]Record{rec("in a new folder")})[0])
 			must.Do(t, box.Consume(stale)) // of the folder that is gone
 			must.Equal(t, "messages in the new folder", 6, box.Stats().Pending)
