@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
@@ -262,6 +263,13 @@ func TestSpaceForWithheldReadings(t *testing.T) {
 	must.Do(t, os.Truncate(full, c.OutboxMaxBytes))
 	c.Clock = func() time.Time { return time.Time{} } // no write is slow
 	must.Do(t, c.CheckDisk(t.Context()))
+	kept, free := filepath.Join(c.OutboxDir, filepath.Base(full)), c.OutboxMaxBytes/3*4
+	must.Do(t, os.Rename(full, kept))
+	must.Do(t, os.Truncate(kept, 3*free))
+	for _, bound := range []int64{free / 4 * 5, math.MaxInt64} { // one that was lowered below what is kept, and none
+		c.OutboxMaxBytes = bound
+		must.Contain(t, fmt.Sprint("with a bound of ", bound), fmt.Sprint(c.CheckDisk(t.Context())), "kept and withheld readings may need")
+	}
 }
 
 func TestOutboxThatCannotBeWritten(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -87,7 +88,8 @@ func (c Config) space(r *Report) {
 		return
 	}
 	free := int64(disk.Bavail) * int64(disk.Bsize) //nolint:gosec // no disk has 2^63 bytes
-	if wanted := 2*c.OutboxMaxBytes - kept - withheld; free < wanted {
+	bound := min(c.OutboxMaxBytes, math.MaxInt64/2)
+	if wanted := max(bound-kept, 0) + max(bound-withheld, 0); free < wanted {
 		r.warn(subjectOutbox, "free some, or lower OUTBOX_MAX_BYTES", "%s of the disk are free; kept and withheld readings may need %s more", size(free), size(wanted))
 		return
 	}

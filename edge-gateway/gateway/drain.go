@@ -109,9 +109,10 @@ func (d *drain) logDiskError(ctx context.Context, kind string, err error) {
 	d.sender.events.add(ctx, slog.LevelWarn, kind, "the outbox's disk fails", "fault", kind, "error", err.Error())
 }
 
+// logDamage logs damage once. A folder that is opened in place of another may have less.
 func (d *drain) logDamage(ctx context.Context) {
 	found := d.outbox.Stats().Damaged
-	if found != d.damaged && d.sender.events.add(ctx, slog.LevelError, "",
+	if found < d.damaged || found > d.damaged && d.sender.events.add(ctx, slog.LevelError, "",
 		"places of the outbox cannot be read, the readings there are lost: the card or disk may be failing", "damaged", found) {
 		d.damaged = found
 	}

@@ -202,14 +202,13 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 	}
 	// A page of the internet could have a browser on this network post readings.
 	pages := http.NewCrossOriginProtection()
-	deny := func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusForbidden, errorBody{Error: "Not for pages of another origin", Reason: "a browser may call by the address or a name in .local"})
-	}
-	pages.SetDenyHandler(http.HandlerFunc(deny))
+	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusForbidden, errorBody{Error: "Not for pages of another origin"})
+	}))
 	guarded := pages.Handler(mux)
 	g.handler = tracing.Middleware("gateway", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rebound(r) {
-			deny(w, r)
+			write(w, http.StatusForbidden, errorBody{Error: "A browser may call by the address, a name without dots or one in .local"})
 			return
 		}
 		guarded.ServeHTTP(w, r)
@@ -221,6 +220,8 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 // address: to the browser the page is then of our origin. Other programs call by any name.
 func rebound(r *http.Request) bool {
 	_, browser := r.Header["Accept-Language"] // a page can empty it, but not take it away
+	// fetch of Node.js has it too, but no browser sends one of these without the other, nor can a page.
+	browser = browser && (r.Header.Get("Sec-Fetch-Mode") == "" || r.Header.Get("Sec-Fetch-Site") != "")
 	host := strings.Trim(strings.TrimSuffix(strings.ToLower(hostOf(r.Host)), "."), "[]")
 	_, err := netip.ParseAddr(host)
 	return browser && err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".local")

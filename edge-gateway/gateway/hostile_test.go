@@ -69,6 +69,9 @@ func TestPagesOfOtherOriginsSendNothing(t *testing.T) {
 		answer := httptest.NewRecorder()
 		s.gateway.ServeHTTP(answer, request)
 		must.Equal(t, fmt.Sprintf("%+v is answered", c), c.want, answer.Code)
+		if answer.Code == http.StatusForbidden { // as openapi.json has it
+			must.Equal(t, "its body", `{"error":"Not for pages of another origin"}`+"\n", answer.Body.String())
+		}
 	}
 	must.Equal(t, "readings published", 2, len(s.published.all()))
 }
@@ -86,6 +89,9 @@ func TestPagesOfOtherNamesReadNothing(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		s.gateway.ServeHTTP(answer, request)
+		if answer.Code == http.StatusForbidden {
+			must.Equal(t, "its body", `{"error":"A browser may call by the address, a name without dots or one in .local"}`+"\n", answer.Body.String())
+		}
 		return answer.Code
 	}
 	for _, path := range []string{"/health", "/metrics", "/api/v1/nodes", "/api/v1/openapi"} {
@@ -98,6 +104,15 @@ func TestPagesOfOtherNamesReadNothing(t *testing.T) {
 			must.Equal(t, path+" of "+host+", for a page", 200, ask(host, path, true))
 		}
 	}
+	byFetch := func(site string) int { // of Node.js, or of a browser's page of a name with TLS
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", nil)
+		request.Host = "gateway.corp.example"
+		request.Header = http.Header{"Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Site": {site}}
+		answer := httptest.NewRecorder()
+		s.gateway.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	must.Equal(t, "a program's fetch, and a page's", [2]int{200, 403}, [2]int{byFetch(""), byFetch("same-origin")})
 }
 
 // TestLimitsOfARequest sends what is too large or too slow, each over a connection of its own.

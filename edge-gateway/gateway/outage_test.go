@@ -248,6 +248,37 @@ func TestFlippedBits(t *testing.T) {
 	must.Hold(t, lines == 1, "%d lines about it, want 1:\n%s", lines, s.log.String())
 }
 
+// swapped is an outbox whose folder is replaced by others, with as many places that cannot be read.
+type swapped struct {
+	*outbox.Outbox
+
+	damaged, asked atomic.Int64
+}
+
+func (o *swapped) Stats() outbox.Stats {
+	o.asked.Add(1)
+	return outbox.Stats{Damaged: int(o.damaged.Load())}
+}
+
+// TestDamageOfAnotherFolder puts a whole card in place of a damaged one, then a damaged one: each damage is logged, and
+// nothing else is.
+func TestDamageOfAnotherFolder(t *testing.T) {
+	t.Parallel()
+	box := &swapped{Outbox: openBox(t, t.TempDir(), time.Now)}
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
+	s.published.fail(errAway)
+	s.message(body("1", 20))
+	s.run()
+	for _, damaged := range []int64{1, 0, 1} {
+		box.damaged.Store(damaged)
+		before := box.asked.Load()
+		must.Eventually(t, "some looks", func() bool { return box.asked.Load() >= before+3 })
+		s.pass(2 * time.Minute) // long enough to be logged once more
+	}
+	must.Equal(t, "lines, and those of one place", [2]int{2, 2},
+		[2]int{strings.Count(s.log.String(), "places of the outbox cannot be read"), strings.Count(s.log.String(), `"damaged":1`)})
+}
+
 // TestChecksShowInHealth has checks of the gateway fail and recover: /health says so at their
 // next turn, within 15 seconds after a repair, and of the name at once. Contract 8.12, 8.15.
 func TestChecksShowInHealth(t *testing.T) {

@@ -180,6 +180,11 @@ func (o *Outbox) segmentLimit() int64 {
 // sync the content of the disk is unknown, and a second sync may claim success: so the
 // next append begins a new segment.
 func (o *Outbox) abandonSegment(active file, current *segment, size int64) {
+	if o.moved() { // leave cannot open the file any more
+		o.mu.Lock()
+		o.rescue()
+		o.mu.Unlock()
+	}
 	undone := errors.Join(active.Truncate(current.size), active.Close()) == nil
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -45,7 +45,7 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 			m.end = at
 			found = append(found, m)
 		}
-		if len(found) == 0 { // the rest of the segment cannot be read
+		if len(found) == 0 && !o.moved() { // the rest of the segment cannot be read
 			o.mu.Lock()
 			o.at = position{segment: durable.number, offset: durable.size, taken: durable.records}
 			o.mu.Unlock()

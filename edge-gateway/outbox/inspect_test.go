@@ -174,6 +174,10 @@ func TestFolderPutBack(t *testing.T) {
 			disk.space.Store(0)
 			must.Fail(t, "append to a full disk", box.AppendAll([]Record{rec("refused")})[0], syscall.ENOSPC)
 			disk.space.Store(1 << 30)
+			for range 9 { // a write each, of a whole segment, would wear the card, and delay every reading
+				must.Equal(t, "messages before the next try", 0, box.Stats().Pending)
+			}
+			now = now.Add(reopenEvery)
 			must.Do(t, box.AppendAll([]Record{rec("in a new folder")})[0])
 			must.Do(t, box.Consume(stale)) // of the folder that is gone
 			must.Equal(t, "messages in the new folder", 6, box.Stats().Pending)
@@ -189,6 +193,45 @@ func TestFolderPutBack(t *testing.T) {
 			must.Equal(t, "messages", want, all)
 			must.Do(t, box.Close())
 			must.Equal(t, "messages of the folder that was moved, whose cursor was not due", 9, open(t, dir+".moved", options()).Stats().Pending)
+		})
+	}
+}
+
+// TestFolderGoesMeanwhile removes the folder while a record is synced, which is then refused, or while the first segment is
+// opened to be read: what was kept before comes out all the same.
+func TestFolderGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	for kind, act := range map[string]func(t *testing.T, box *Late){
+		"sync": func(t *testing.T, box *Late) {
+			t.Helper()
+			must.Fail(t, "append while the folder goes", box.AppendAll([]Record{rec("refused")})[0], fs.ErrNotExist)
+		},
+		"open": func(t *testing.T, box *Late) { t.Helper(); must.Equal(t, "messages", 0, len(must.Get(box.Next(9))(t))) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir, going := filepath.Join(t.TempDir(), "outbox"), false
+			box := NewLate(func() (*Outbox, error) {
+				return Open(dir, Options{Clock: time.Now, disk: hooked{hook: func(o operation, run func() error) error {
+					if o.kind == kind && going {
+						going = false
+						must.Do(t, os.RemoveAll(dir))
+					}
+					return run()
+				}}})
+			}, time.Now)
+			kept := numbered(0, 3)
+			for _, text := range kept {
+				must.Do(t, box.AppendAll([]Record{rec(text)})[0])
+			}
+			going = true
+			act(t, box)
+			var all []string
+			for _, m := range must.Get(box.Next(9))(t) {
+				all = append(all, m.Enrolment)
+			}
+			must.Equal(t, "messages", kept, all)
+			must.Do(t, box.Close())
 		})
 	}
 }

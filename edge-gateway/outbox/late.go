@@ -42,11 +42,13 @@ func (l *Late) opened() *Outbox {
 		l.unsent = append(l.unsent, l.box.leave()...)
 		l.box = nil
 	}
-	if l.box == nil && !l.closed && (l.err == nil || l.clock().Sub(l.tried).Abs() >= reopenEvery) {
+	due := l.clock().Sub(l.tried).Abs() >= reopenEvery
+	if l.box == nil && !l.closed && (l.err == nil || due) {
 		l.box, l.err = l.attempt()
-		l.tried = l.clock()
+		l.tried, due = l.clock(), true
 	}
-	if l.err == nil && len(l.unsent) > 0 {
+	if l.err == nil && len(l.unsent) > 0 && due {
+		l.tried = l.clock()
 		errs, i := l.box.AppendAll(l.unsent), -1
 		l.unsent = slices.DeleteFunc(l.unsent, func(Record) bool { i++; return errs[i] == nil })
 	}
@@ -94,6 +96,8 @@ func (l *Late) Before(m Message, reach time.Duration) iter.Seq[Message] {
 func (l *Late) Stats() Stats { return l.opened().Stats() }
 
 // Close closes the outbox if it is open.
+//
+//nolint:contextcheck // as opened
 func (l *Late) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,5 +106,6 @@ func (l *Late) Close() error {
 		l.err = ErrClosed
 		return nil
 	}
+	l.box.AppendAll(l.unsent) // a last time
 	return l.box.Close()
 }

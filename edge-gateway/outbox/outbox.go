@@ -85,6 +85,7 @@ type Outbox struct {
 	damaged  int
 	err      error // of the last commit
 	closed   bool
+	unsent   []Record // of a segment that was open when the folder had moved
 
 	reader reader // of Next
 
@@ -141,23 +142,29 @@ func (o *Outbox) moved() bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, found)
 }
 
-// leave closes an outbox that has moved, and returns the waiting records of the segment that is
-// still open: all others are gone with their names.
-func (o *Outbox) leave() (unsent []Record) {
+// leave closes an outbox that has moved, and returns the waiting records of the segment that was
+// open then: all others are gone with their names.
+func (o *Outbox) leave() []Record {
 	o.appending.Close()
 	o.mu.Lock()
-	if o.active != nil {
-		current := o.segments[len(o.segments)-1]
-		data, _ := load(o.active, nil, 0, current.size)
-		for m, end, _, ok := following(data, 0); ok; m, end, _, ok = following(data, end) {
-			if current.number > o.at.segment || end > o.at.offset {
-				unsent = append(unsent, m.Record)
-			}
-		}
-	}
+	o.rescue()
 	o.mu.Unlock()
 	_ = o.Close()
-	return unsent
+	return o.unsent
+}
+
+// rescue reads the waiting records of the open segment; the lock is held.
+func (o *Outbox) rescue() {
+	if o.active == nil {
+		return
+	}
+	current := o.segments[len(o.segments)-1]
+	data, _ := load(o.active, nil, 0, current.size)
+	for m, end, _, ok := following(data, 0); ok; m, end, _, ok = following(data, end) {
+		if current.number > o.at.segment || end > o.at.offset {
+			o.unsent = append(o.unsent, m.Record)
+		}
+	}
 }
 
 // Close writes the cursor, unless the folder is another one, and closes the files. Appends under
