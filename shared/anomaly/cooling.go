@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"coldaisle.dev/shared/features"
@@ -223,7 +224,8 @@ type limits struct {
 	Change [8]float32 // rises within each span, then falls, at any hour
 	Level  [2]float32 // coldest and warmest
 	// Slow is how much hotter it is than its past (negative: colder; 0: neither), the day since
-	// 1970 on which that began, and peaks if only those of the days are hotter.
+	// 1970 on which that began, and the sum of peaks, if only those of the days are hotter, and month, if
+	// four weeks are known.
 	Slow  [3]float32
 	Hour  [2][24]uint8 // the share of Change, in 255ths, at an hour of the day and its neighbours
 	First float32      // the share of firstChanges that is the least limit
@@ -323,7 +325,8 @@ const (
 	steepDays              = 3  // a steep rise is one within so many days
 	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
 	leastDays              = 5  // a day is compared with at least this many like it
-	peaks                  = 1
+	monthDays              = 27 // from the first known day of a past of four weeks to the last
+	peaks, month           = 1, 4
 )
 
 // heardDay is a day of a place.
@@ -399,6 +402,9 @@ func (l *limits) slow(past []Climate, spread float64) {
 					l.Slow = [3]float32{float32(by), float32(began[w]), 0}
 					if k == 1 && way > 0 {
 						l.Slow[2] = peaks
+					}
+					if d.number-days[0].number >= monthDays {
+						l.Slow[2] += month
 					}
 				}
 			}
@@ -537,7 +543,10 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			way = "colder"
 		}
 		reason := fmt.Sprintf(than+", since %s", larger(by[0], -by[0]), way, time.Unix(int64(by[1])*86400, 0).UTC().Format("Monday 2 January"))
-		if by[2] == peaks {
+		if int(by[2])&month != 0 {
+			reason = strings.Replace(reason, "before, since", "its last month, since", 1)
+		}
+		if int(by[2])&peaks != 0 {
 			reason += ", at its peaks: cooling no longer keeps up"
 		}
 		return notice("slow_change", by[0], larger(by[0], -by[0]), reason)

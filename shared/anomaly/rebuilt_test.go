@@ -235,13 +235,14 @@ func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
 				mean[day] += level(day, hour) / 24
 			}
 		}
+		than := "its last month"
 		for d := 1; d <= 3 && told.sum == 0; d++ {
 			most := 4 * .5
 			for day := d; day <= 27-d; day++ {
 				most = max(most, mean[day]-mean[day-d])
 			}
 			if rise := mean[27] - mean[27-d]; min(rise, mean[27]-q(sorted(mean), .5)+2) > most {
-				told = best{1, rise, float64(28 - d)}
+				told, than = best{1, rise, float64(28 - d)}, "before"
 			}
 		}
 		air := weeks(28, level, .2)
@@ -249,7 +250,7 @@ func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
 		got, ok := roomOf(air).Cooling("n", "r", noon(), now, now, 4)
 		must.Hold(t, ok == (told.sum > 0), "%d: %+v, by the document %+v", hotter, got, told)
 		begin := air[0].Start.AddDate(0, 0, int(told.since)).Format("Monday 2 January")
-		want := fmt.Sprintf("the room is %.1f °C hotter than before, since %s", told.by, begin)
+		want := fmt.Sprintf("the room is %.1f °C hotter than %s, since %s", told.by, than, begin)
 		must.Hold(t, !ok || strings.HasPrefix(got.Reason, want), "%d: %q, by the document %q", hotter, got.Reason, want)
 	}
 }
@@ -288,17 +289,17 @@ func TestSlowChange(t *testing.T) {
 		want  string
 	}{
 		{"as ever", 28, calm, ""},
-		{"a degree a day for four days", 28, func(day, _ int) float64 { return 22 + float64(max(0, day-23)) }, "the room is 4.0 °C hotter than before, since Thursday 26 February"},
-		{"colder", 28, func(day, _ int) float64 { return 22 - float64(max(0, day-23)) }, "the room is 4.0 °C colder than before, since Thursday 26 February"},
+		{"a degree a day for four days", 28, func(day, _ int) float64 { return 22 + float64(max(0, day-23)) }, "the room is 4.0 °C hotter than its last month, since Thursday 26 February"},
+		{"colder", 28, func(day, _ int) float64 { return 22 - float64(max(0, day-23)) }, "the room is 4.0 °C colder than its last month, since Thursday 26 February"},
 		{"at its peaks", 28, func(day, hour int) float64 {
 			if day >= 23 && hour == 15 {
 				return 26
 			}
 			return 22
-		}, "the room is 4.0 °C hotter than before, since Wednesday 25 February, at its peaks: cooling no longer keeps up"},
+		}, "the room is 4.0 °C hotter than its last month, since Wednesday 25 February, at its peaks: cooling no longer keeps up"},
 		{"at its peaks a little more", 28, func(day, hour int) float64 {
 			return 22 + float64(min(1, max(0, day-22)))*(4+float64(max(0, hour-22))/2)
-		}, "the room is 4.0 °C hotter than before, since Wednesday 25 February"},
+		}, "the room is 4.0 °C hotter than its last month, since Wednesday 25 February"},
 		{"weekends are hotter", 28, func(day, _ int) float64 {
 			if day%7 >= 5 { // the first day is a Monday
 				return 25
@@ -306,16 +307,16 @@ func TestSlowChange(t *testing.T) {
 			return 22
 		}, ""},
 		{"two days of five spreads", 28, warmer(2.5, 25), "the room is 2.5 °C hotter than before, since Saturday 28 February"},
-		{"two days of more", 28, warmer(2.6, 25), "the room is 2.6 °C hotter than before, since Saturday 28 February"},
+		{"two days of more", 28, warmer(2.6, 25), "the room is 2.6 °C hotter than its last month, since Saturday 28 February"},
 		{"two days of five spreads, colder", 28, warmer(-2.5, 25), ""},
-		{"two days of more, colder", 28, warmer(-2.6, 25), "the room is 2.6 °C colder than before, since Saturday 28 February"},
+		{"two days of more, colder", 28, warmer(-2.6, 25), "the room is 2.6 °C colder than its last month, since Saturday 28 February"},
 		{"four spreads beyond", 28, warmer(2, 22), ""},
 		{"four spreads below", 28, warmer(-2, 22), ""},
 		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, ""},
 		{"less than its coldest day and 2 °C", 28, afterOne(20, 18.1), ""},
-		{"more", 28, afterOne(20, 17.9), "the room is 4.1 °C colder than before, since Saturday 28 February"},
-		{"one far hotter day is not usual", 28, afterOne(28, 26.1), "the room is 4.1 °C hotter than before, since Saturday 28 February"},
-		{"nor a far colder one", 28, afterOne(16, 17.9), "the room is 4.1 °C colder than before, since Saturday 28 February"},
+		{"more", 28, afterOne(20, 17.9), "the room is 4.1 °C colder than its last month, since Saturday 28 February"},
+		{"one far hotter day is not usual", 28, afterOne(28, 26.1), "the room is 4.1 °C hotter than its last month, since Saturday 28 February"},
+		{"nor a far colder one", 28, afterOne(16, 17.9), "the room is 4.1 °C colder than its last month, since Saturday 28 February"},
 		{"weeks that differ", 28, wandering(11, 0, 1.8), ""},
 		{"a rise that is faster than theirs", 28, wandering(11, 0, 2.4), "the room is 2.4 °C hotter than before, since Friday 27 February"},
 		{"as fast as once", 28, wandering(11, 0.7, 2.4), ""},
@@ -349,7 +350,7 @@ func TestSlowChange(t *testing.T) {
 	must.Contain(t, "on a day that was half heard, what lasts", reasonOf(roomOf(lasting[:27*24+13]), now, now), "hotter")
 	alone := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: ten}})
 	told, _ := alone.Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1)
-	must.Contain(t, "a sensor by itself", told.Reason, "it is 9.0 °C hotter")
+	must.Contain(t, "a sensor by itself", told.Reason, "it is 9.0 °C hotter than before, since")
 	// One sensor of a room drifts by .2 °C a day.
 	air := weeks(28, calm, 0.2)
 	drifting := weeks(28, func(day, _ int) float64 { return 22 + 0.2*float64(max(0, day-23)) }, 0.2)
