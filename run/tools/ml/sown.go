@@ -76,6 +76,9 @@ func (s sowing) measure(tracks []trial.Track, out io.Writer) error {
 		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f, %.2f | %s |\n", t.Name, t.Events,
 			t.Share(), delay, share(t.Right, t.Caught), found[1].Tallies[i].Share(), found[2].Tallies[i].Share(), lost)
 	}
+	if s.slow {
+		_, _ = fmt.Fprintf(out, "of all within three days: %.2f\n", found[0].All.Within(3*day))
+	}
 	_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n",
 		simple.All.Share(), float64(simple.False)/simple.Months)
 	for i, f := range found {

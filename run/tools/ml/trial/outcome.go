@@ -40,6 +40,12 @@ func (t Tally) Share() float64 { return float64(t.Caught) / float64(max(1, t.Eve
 // Delay is the median of those caught.
 func (t Tally) Delay() time.Duration { return median(t.delays) }
 
+// Within is the share of the events that were caught in so long.
+func (t Tally) Within(long time.Duration) float64 {
+	late := slices.DeleteFunc(slices.Clone(t.delays), func(d time.Duration) bool { return d <= long })
+	return float64(t.Caught-len(late)) / float64(max(1, t.Events))
+}
+
 // add counts an event that was caught at a time.
 func (t *Tally) add(e Event, first time.Time, fit bool) {
 	t.Events++

@@ -172,7 +172,7 @@ func TestMeasure(t *testing.T) {
 		}
 		tracks, scores := []trial.Track{track}, []trial.Scores{{Score: score}}
 		o := trial.Measure(tracks, scores, 4, time.Time{})
-		if o.Events != 2 || o.Caught != 1 || o.Delay() != 10*time.Minute || math.Abs(o.False-3*30*24*60/heard) > 1e-6 {
+		if o.Events != 2 || o.Caught != 1 || o.Delay() != 10*time.Minute || o.Within(10*time.Minute) != 0.5 || o.Within(10*time.Minute-1) != 0 || math.Abs(o.False-3*30*24*60/heard) > 1e-6 {
 			t.Errorf("%v: %+v", gap, o)
 		}
 		if o := trial.Measure(tracks, scores, 4, at(500).Add(-time.Second)); o.Events != 1 || o.Caught != 0 || math.Abs(o.False-2*30*24*60/(heard-500+1.0/60)) > 1e-6 {
