@@ -112,6 +112,8 @@ test("a press is seen within 200 ms at 2,000 sensors on a CPU four times slower"
     for (const [name, press, seen] of presses) {
       const { interactions } = await costOf(page, async () => {
         await press();
+        // What asks the page whether it is seen must not come before the picture: it takes the same processor.
+        await new Promise((resolve) => setTimeout(resolve, 300));
         await seen();
       });
       const worst = Math.max(...interactions.map(({ ms }) => ms));
