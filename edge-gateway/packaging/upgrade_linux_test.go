@@ -17,11 +17,18 @@ import (
 )
 
 // systemctl stands in for systemd: it starts the program that is installed, as the unit
-// says, and like a service of Type=notify returns when it serves.
+// says, and like a service of Type=notify returns when it serves. What it stops has ended then.
 const systemctl = `#!/bin/sh
-case "$*" in
-"restart monitor-gateway.service")
+stop() {
   if [ -f ROOT/pid ]; then kill "$(cat ROOT/pid)" && tail --pid="$(cat ROOT/pid)" -f /dev/null; fi
+}
+case "$*" in
+"disable "*)
+  stop
+  rm -f ROOT/pid
+  ;;
+"restart monitor-gateway.service")
+  stop
   OUTBOX_DIR=ROOT/var/lib/monitor-gateway/outbox ROOT/usr/bin/monitor-gateway >>ROOT/log 2>&1 &
   echo $! >ROOT/pid
   for _ in $(seq 600); do
@@ -75,11 +82,7 @@ func TestDebianPackage(t *testing.T) {
 	write(filepath.Join(root, "bin/systemctl"), strings.ReplaceAll(systemctl, "ROOT", root))
 	write(filepath.Join(root, "run/systemd/system/none"), "")
 	write(filepath.Join(root, "var/lib/dpkg/status"), "")
-	t.Cleanup(func() {
-		if pid, err := os.ReadFile(filepath.Join(root, "pid")); err == nil {
-			_ = exec.Command("kill", strings.TrimSpace(string(pid))).Run()
-		}
-	})
+	t.Cleanup(func() { _ = exec.Command(root+"/bin/systemctl", "disable", "--now").Run() })
 	address := "http://127.0.0.1:" + strconv.Itoa(tooltest.FreePort(t))
 	environ := []string{
 		"PATH=" + root + "/bin:" + os.Getenv("PATH"), "PORT=" + address[len("http://127.0.0.1:"):], "MDNS=false",
