@@ -1,21 +1,16 @@
 package watch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
 	"coldaisle.dev/shared/pause"
@@ -253,15 +248,7 @@ func (w *Watch) refresh(ctx context.Context) {
 		for i := range next.Sensors {
 			next.Sensors[i].Timestamp = nil // it changes with each reading, and is old after a restart
 		}
-		path := filepath.Join(w.config.State, siteFile)
-		_, lost := os.Stat(path)
-		text, err := json.Marshal(&next)
-		if err == nil && (lost != nil || !bytes.Equal(text, written)) {
-			if err = statefile.Write(path, text); err == nil {
-				written = text
-			}
-		}
-		w.logFailure(ctx, "keeping rules and sensors", err)
+		w.logFailure(ctx, "keeping rules and sensors", w.config.write(siteFile, &next, &written))
 	}
 }
 

@@ -103,6 +103,20 @@ func (c *Config) read(name string, into any) error {
 	return nil
 }
 
+// write writes a file of the watch's folder, if that is not what was written last, or the file is lost.
+func (c *Config) write(name string, from any, written *[]byte) error {
+	path := filepath.Join(c.State, name)
+	_, lost := os.Stat(path)
+	text, err := json.Marshal(from)
+	if err != nil || lost == nil && bytes.Equal(text, *written) {
+		return err //nolint:wrapcheck // the caller says what it is of
+	}
+	if err = statefile.Write(path, text); err == nil {
+		*written = text
+	}
+	return err //nolint:wrapcheck // as above
+}
+
 // load reads the journal, and the service's state or, if the API is away, its stored answers.
 func load(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time) (w *Watch, away, err error) {
 	w = &Watch{
@@ -142,15 +156,7 @@ func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	if !change(&w.state) {
 		return
 	}
-	path := filepath.Join(w.config.State, journalFile)
-	_, lost := os.Stat(path)
-	text, err := json.Marshal(&w.state)
-	if err == nil && (lost != nil || !bytes.Equal(text, w.written)) {
-		if err = statefile.Write(path, text); err == nil {
-			w.written = text
-		}
-	}
-	if err != nil {
+	if err := w.config.write(journalFile, &w.state, &w.written); err != nil {
 		w.log.ErrorContext(ctx, "the journal cannot be written: after a crash messages are repeated", "error", err.Error())
 	}
 	for _, wake := range w.wake {
