@@ -233,6 +233,22 @@ func TestFractionsOfASecond(t *testing.T) {
 	}
 }
 
+// newReportedRoom returns a room with sensors, and a minute from which on they have sent.
+func newReportedRoom(t *testing.T, sensors ...string) (s *testAPI, a *testCustomer, room int64, begin time.Time) {
+	t.Helper()
+	s, a = newTestCustomer(t)
+	room = a.room(t, "Hall")
+	a.sensors(t, room, sensors...)
+	return s, a, room, s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+}
+
+// past stores readings from before their sensors were known, as their customer's.
+func (s *testAPI) past(t *testing.T, rows []reading.Reading) {
+	t.Helper()
+	must.Do(t, s.readings.Append(t.Context(), rows))
+	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+}
+
 // What a report counts: a reading until the next, five minutes at most, and not what has not been yet. Contract 5.13.
 func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	t.Parallel()
@@ -249,8 +265,7 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 			NodeID: "rack", MessageID: strconv.Itoa(i), Time: begin.Add(time.Duration(at.minute) * time.Minute), Temperature: at.temperature, Humidity: 45,
 		})
 	}
-	must.Do(t, s.readings.Append(t.Context(), rows))
-	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+	s.past(t, rows)
 	from := func(begin, end time.Time, more string) string {
 		return fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s%s", room, url.QueryEscape(begin.Format(time.RFC3339)), url.QueryEscape(end.Format(time.RFC3339)), more)
 	}
@@ -282,10 +297,7 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 // A minute of a room counts once, however many of its sensors were outside the range in it.
 func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 	t.Parallel()
-	s, a := newTestCustomer(t)
-	room := a.room(t, "Hall")
-	a.sensors(t, room, "rack-1", "rack-2", "quiet")
-	begin := s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+	s, a, room, begin := newReportedRoom(t, "rack-1", "rack-2", "quiet")
 	var rows []reading.Reading
 	for node, hot := range map[string][2]int{"rack-1": {0, 4}, "rack-2": {2, 6}} { // minutes from, until
 		for minute := range 10 {
@@ -298,8 +310,7 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 			})
 		}
 	}
-	must.Do(t, s.readings.Append(t.Context(), rows))
-	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+	s.past(t, rows)
 	at := func(end time.Time) string {
 		return fmt.Sprintf("/api/v1/data/report/%d/time?start_time=%s&end_time=%s", room, begin.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
@@ -315,10 +326,7 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 // A sensor whose gateway was enrolled within the range has no more minutes than have been.
 func TestReportOfTwoChannels(t *testing.T) {
 	t.Parallel()
-	s, a := newTestCustomer(t)
-	room := a.room(t, "Hall")
-	a.sensors(t, room, "rack")
-	begin := s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+	s, a, room, begin := newReportedRoom(t, "rack")
 	var rows []reading.Reading
 	for minute := range 8 {
 		rows = append(rows, reading.Reading{
@@ -326,9 +334,10 @@ func TestReportOfTwoChannels(t *testing.T) {
 			Channel: map[bool]reading.Channel{true: reading.Channel(a.id)}[minute >= 5],
 		})
 	}
-	must.Do(t, s.readings.Append(t.Context(), rows))
-	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
-	for minutes, want := range map[time.Duration]string{5: `"minutes_reported":5,"minutes_outside_recommended":5,`, 8: `"minutes_reported":8,"minutes_outside_recommended":8,`} {
+	s.past(t, rows)
+	for minutes, want := range map[time.Duration]string{
+		5: `"minutes_reported":5,"minutes_outside_recommended":5,`, 8: `"minutes_reported":8,"minutes_outside_recommended":8,`,
+	} {
 		s.call(t, a.token, "GET", fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s", room,
 			begin.Format(time.RFC3339), begin.Add(minutes*time.Minute).Format(time.RFC3339)), "").has(t, 200, want)
 	}
@@ -337,10 +346,7 @@ func TestReportOfTwoChannels(t *testing.T) {
 // TestReportOfQuantitiesThatComeApart counts a temperature until the next one, though humidity comes between.
 func TestReportOfQuantitiesThatComeApart(t *testing.T) {
 	t.Parallel()
-	s, a := newTestCustomer(t)
-	room := a.room(t, "Hall")
-	a.sensors(t, room, "rack")
-	begin := s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+	s, a, room, begin := newReportedRoom(t, "rack")
 	var rows []reading.Reading
 	for minute := range 10 {
 		at, hot := begin.Add(time.Duration(minute)*time.Minute), map[bool]float64{true: 33, false: 22}[minute < 4]
@@ -348,8 +354,7 @@ func TestReportOfQuantitiesThatComeApart(t *testing.T) {
 			reading.Reading{NodeID: "rack", MessageID: fmt.Sprint("t", minute), Time: at, Temperature: hot, Humidity: reading.Missing()},
 			reading.Reading{NodeID: "rack", MessageID: fmt.Sprint("h", minute), Time: at.Add(time.Second), Temperature: reading.Missing(), Humidity: 45})
 	}
-	must.Do(t, s.readings.Append(t.Context(), rows))
-	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+	s.past(t, rows)
 	for path, want := range map[string]string{
 		"":      `"minutes_reported":10,"minutes_outside_recommended":4,"minutes_outside_allowable":4,`,
 		"/time": `"minutes_reported":10,"minutes_outside_recommended":4,"minutes_outside_allowable":4}`,

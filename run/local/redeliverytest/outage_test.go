@@ -218,9 +218,10 @@ func outage(t *testing.T, away string, length time.Duration) {
 	// Functions, each with its own cache, as instances of their own have.
 	alertTopic := detect.NewAlertPublisher(client, queue.TopicAlerts)
 	t.Cleanup(alertTopic.Stop)
-	from := origin.New(pgtest.NewStores(pool), clock.Now, origin.Options{})
+	from, stores := origin.New(pgtest.NewStores(pool), clock.Now, origin.Options{}), pgtest.NewStores(pool)
 	handlers := map[string]push.HandleFunc{
-		"ingest": ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pgtest.NewStores(pool).DB, history, clock.Now), coalesce.Wait{}, clock.Now, logging.Discard(), nil).Handle,
+		"ingest": ingest.New(
+			from, stores, pgreadings.New(stores.DB, history, clock.Now), coalesce.Wait{}, clock.Now, logging.Discard(), nil).Handle,
 		"detect": detect.New(
 			from, sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, clock.Now), alertTopic, pgtest.NewStores(pool), nil,
 			alert.Defaults(), logging.Discard(), nil).Handle,
