@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -119,7 +120,7 @@ func (i *Ingest) store(ctx context.Context, batch []pipeline.NodeReading) ([]res
 }
 
 func (i *Ingest) transact(ctx context.Context, batch []pipeline.NodeReading) (stored []pipeline.Stored, err error) {
-	defer push.Recover(&err)
+	defer parallel.Recover(&err)
 	return i.metadata.StoreReadings(ctx, batch, i.readings.Insert)
 }
 

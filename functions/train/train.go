@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -273,7 +274,7 @@ func (t *Train) judged(ctx context.Context, verdicts []learning.Verdict) ([]lear
 	group.SetLimit(maxParallelReads)
 	for i, s := range stretches {
 		group.Go(func() (err error) {
-			defer push.Recover(&err)
+			defer parallel.Recover(&err)
 			found[i], err = t.readWindows(ctx, s)
 			return err
 		})

@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/objects"
+	"coldaisle.dev/shared/parallel"
 )
 
 // Names in the bucket. The artifacts of a customer are in a folder of their own.
@@ -109,6 +110,7 @@ func (b *Bucket) Manifest(ctx context.Context, customer int64) (Manifest, error)
 // Load reads the artifacts that a customer's manifest names. A damaged one, or one of an
 // unknown version, is an error. bytes is their size together.
 func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pair, bytes int, err error) {
+	defer parallel.Recover(&err) // one customer's models must not end a function that serves all
 	pair.Manifest = m
 	for _, kind := range []struct {
 		name   string

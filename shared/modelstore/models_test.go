@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,6 +176,30 @@ func TestLoaderFollows(t *testing.T) {
 	s.server.Stop() // storage away: what is loaded stays
 	now = now.Add(modelstore.RefreshInterval)
 	must.Equal(t, "with the storage away it has", second.Version(), version())
+}
+
+// panicking is a transport on which whoever reads a model panics, as a decoder with a fault would.
+type panicking struct{}
+
+func (panicking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, ".bin") {
+		panic("nil map")
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestPanicWhileLoading has one customer's models panic, which ends no process that serves all.
+func TestPanicWhileLoading(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	must.Do(t, s.PublishCalibration(t.Context(), 17, "calibration_v20260301", calibration(1)))
+	client := &http.Client{Transport: panicking{}}
+	bucket := must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(s.server.URL()+"/storage/v1/"), option.WithHTTPClient(client)))(t)
+	t.Cleanup(func() { _ = bucket.Close() })
+	var log bytes.Buffer
+	l := modelstore.NewLoader(bucket, 0, noon, slog.New(slog.NewTextHandler(&log, nil)))
+	must.Hold(t, l.Wait(t.Context(), 17).Calibration == nil, "it loaded what panics")
+	must.Contain(t, "the log", log.String(), "panic: nil map", "customer_id=17")
 }
 
 func (s store) loader(t *testing.T, clock func() time.Time) *modelstore.Loader {

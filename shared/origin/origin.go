@@ -16,6 +16,7 @@ import (
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
@@ -68,7 +69,7 @@ func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 		options: options, clock: clock,
 		cache: cache,
 		lookups: coalesce.New(func(ctx context.Context, ids []string) (_ []entry, err error) {
-			defer push.Recover(&err)
+			defer parallel.Recover(&err)
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()
 			queriedAt := clock() // before the query, whose result lacks changes made during it

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"coldaisle.dev/shared/parallel"
 )
 
 // Attributes of a message that a function itself published to its dead letter topic.
@@ -130,7 +132,7 @@ func reasonOf(err error) (reason Reason, ok bool) {
 	if r, ok := errors.AsType[refusal](err); ok {
 		return r.reason, true
 	}
-	if _, ok := errors.AsType[panicError](err); ok {
+	if _, ok := errors.AsType[parallel.PanicError](err); ok {
 		return ReasonPanic, true
 	}
 	if refused, ok := errors.AsType[sqlError](err); ok {

@@ -8,10 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/tracing"
 )
 
@@ -137,7 +137,7 @@ func (h *Receiver) receive(ctx context.Context, m Message, handle HandleFunc) in
 	}
 	ctx = tracing.Extract(ctx, m.Attributes)
 	err := func() (err error) {
-		defer Recover(&err) // one message must not end the instance and the messages beside it
+		defer parallel.Recover(&err) // one message must not end the instance and the messages beside it
 		return handle(ctx, m)
 	}()
 	return h.status(ctx, m, err)
@@ -153,10 +153,6 @@ func (h *Receiver) status(ctx context.Context, m Message, err error) int {
 	attributes := []any{
 		"error", err.Error(), "message_id", m.ID, "subscription", m.Subscription, "delivery_attempt", m.DeliveryAttempt,
 	}
-	panicked, isPanic := errors.AsType[panicError](err)
-	if isPanic {
-		attributes = append(attributes, "stack", string(panicked.stack))
-	}
 	reason, refused := reasonOf(err)
 	if refused && (IsPermanent(err) || m.DeliveryAttempt >= MaxUnexpectedAttempts) {
 		failed := publishDeadLetter(ctx, h.DeadLetter, h.Function, m, reason, err)
@@ -168,7 +164,7 @@ func (h *Receiver) status(ctx context.Context, m Message, err error) int {
 		attributes = append(attributes, "dead_letter_error", failed.Error())
 	}
 	h.Counters.Add(ctx, "messages_failed", 1)
-	if isPanic {
+	if _, isPanic := errors.AsType[parallel.PanicError](err); isPanic {
 		h.Log.ErrorContext(ctx, "function panicked", attributes...)
 		return http.StatusInternalServerError
 	}
@@ -179,18 +175,3 @@ func (h *Receiver) status(ctx context.Context, m Message, err error) int {
 // DeadLetterMessage is the text of the log entry of a dead-lettered message, by which a
 // log-based metric counts them.
 const DeadLetterMessage = "message dead-lettered"
-
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
-// Recover sets err to a panic's error. It is to be deferred where a handle function's work runs
-// in a goroutine of its own, as batches do: a panic there would end the process.
-func Recover(err *error) {
-	if value := recover(); value != nil {
-		*err = panicError{value: value, stack: debug.Stack()}
-	}
-}

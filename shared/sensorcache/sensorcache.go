@@ -14,7 +14,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"coldaisle.dev/shared/coalesce"
-	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/pipeline"
 )
@@ -59,7 +59,7 @@ func New(source Source, wait coalesce.Wait, clock func() time.Time) *Cache {
 	cache, _ := lru.New[reading.Node, entry](Capacity) // the library refuses only sizes below 1
 	return &Cache{
 		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) (statuses []pipeline.SensorStatus, err error) {
-			defer push.Recover(&err)
+			defer parallel.Recover(&err)
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()
 			found, err := source.SensorStatuses(ctx, nodes)

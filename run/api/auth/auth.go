@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/fairqueue"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -126,7 +127,7 @@ func NewAuthenticator(known Accounts, tokens *Tokens, clock func() time.Time, lo
 // together looks up the keys of concurrent callers by one query. A key that find does not find is nil.
 func together[K comparable, V any](find func(context.Context, []K) (map[K]V, error)) *coalesce.Group[K, *V] {
 	query := func(ctx context.Context, keys []K) (values []*V, err error) {
-		defer rest.Recover(&err)
+		defer parallel.Recover(&err)
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
 		found, err := find(ctx, keys)

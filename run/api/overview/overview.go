@@ -23,6 +23,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/parallel"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
@@ -221,12 +222,12 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 	group, groupCtx := errgroup.WithContext(ctx)
 	readLive := sync.OnceValues(func() ([]incidents.LiveSensor, error) { return known.LiveSensors(groupCtx, customer) })
 	group.Go(func() (err error) { // first, because it takes the longest
-		defer rest.Recover(&err)
+		defer parallel.Recover(&err)
 		_, err = readLive()
 		return err
 	})
 	group.Go(func() (err error) {
-		defer rest.Recover(&err)
+		defer parallel.Recover(&err)
 		if a.anew, err = v.day.look(groupCtx, known, customer, now); err != nil {
 			return err
 		}
@@ -237,13 +238,13 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	list := func() (err error) {
-		defer rest.Recover(&err) // the others use the view
+		defer parallel.Recover(&err) // the others use the view
 		// Transitions due by the clock are written before they are shown.
 		if err = known.Settle(groupCtx, customer, now); err != nil {
 			return err
 		}
 		group.Go(func() (err error) {
-			defer rest.Recover(&err)
+			defer parallel.Recover(&err)
 			if a.unseen, err = known.Unseen(groupCtx, customer); err != nil {
 				return err
 			}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,14 +109,6 @@ func (r *API) errorOf(err error) (*Error, bool) {
 		return answer, true
 	}
 	return NewError(http.StatusInternalServerError, DetailInternal), false
-}
-
-// Recover sets err to a panic's, with its stack. It is to be deferred where a request's work runs in
-// a goroutine of its own: a panic there would end the process.
-func Recover(err *error) {
-	if value := recover(); value != nil {
-		*err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
-	}
 }
 
 // answer maps a handler's error to the answer that huma writes, and logs the
