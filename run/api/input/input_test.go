@@ -25,6 +25,7 @@ func TestIsPlainAddress(t *testing.T) {
 	for _, bad := range []string{
 		"", "a", "@", "a@", "@example.com", "a@example", "a@@example.com", "a b@example.com", "a@exa mple.com", "A <a@example.com>", "<a@example.com>",
 		`"a b"@example.com`, "a@[127.0.0.1]", "a@example.com, b@example.com", "a@example.com\n", "a\x00@example.com", "a@example.com (comment)",
+		"a\u200b@example.com", "a\u202e@example.com", "a\u00a0b@example.com", "a@ex\u00adample.com", "a@example.com\u2060", "\u212aim@example.com",
 		"a@.com", "a@example..com", ".a@example.com", "a@example.com.", "a@-.", strings.Repeat("@", 50),
 	} {
 		must.Hold(t, !isPlainAddress(bad), "%q is taken for an address", bad)

@@ -42,15 +42,17 @@ func (Email) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// Resolve refuses what the grammar of message headers allows besides a plain
-// address: display names, comments, quoted local parts, hosts without a domain.
+// Resolve refuses what the grammar of message headers allows besides a plain address: display names, comments,
+// quoted local parts, hosts without a domain. Nor may two differ by what looks alike: invisible characters, or
+// signs such as that of kelvin, whose small letter is ASCII's.
 func (e *Email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return Check(*e == "" || isPlainAddress(string(*e)), path.String(), InvalidEmail)
 }
 
 func isPlainAddress(text string) bool {
+	deceives := func(r rune) bool { return isInvisible(r) || r > 'z' && unicode.ToLower(r) <= 'z' }
 	parsed, err := mail.ParseAddress(text)
-	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") || strings.ContainsFunc(text, unicode.IsControl) {
+	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") || strings.ContainsFunc(text, deceives) {
 		return false
 	}
 	_, domain, _ := strings.Cut(text, "@")
@@ -79,11 +81,10 @@ const (
 // alike, and names that begin like an API key's: the actions of a key are shown under
 // "API key" and its name (contract 2.3).
 func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
 	ofKey := strings.HasPrefix(strings.ToLower(strings.ReplaceAll(string(*u), " ", "")), "apikey")
 	return append(
 		Check(!ofKey, path.String(), "must not begin like the name of an API key"),
-		Check(!strings.ContainsFunc(string(*u), unprintable), path.String(), "expected string to be "+usernameDescription)...)
+		Check(!strings.ContainsFunc(string(*u), isInvisible), path.String(), "expected string to be "+usernameDescription)...)
 }
 
 // PersonName is a person's name for everybody else.
@@ -102,6 +103,9 @@ func (PersonName) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 func (n *PersonName) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
 	return (*Username)(n).Resolve(ctx, path)
 }
+
+// isInvisible reports a character by which two texts that look alike could differ.
+func isInvisible(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
 
 // isZeroWidth reports a character without a width of its own: marks on the letter
 // before, joiners, variation selectors, fillers, and others that programs need not
