@@ -117,7 +117,7 @@ func TestStalledClientHoldsNoTurn(t *testing.T) {
 // TestCoverageNamesSensorsAsReadingsDo has a cell that a spreadsheet would take for a formula. Contract 5.4.
 func TestCoverageNamesSensorsAsReadingsDo(t *testing.T) {
 	t.Parallel()
-	r := record{members: []records.Member{{NodeRef: readings.NodeRef{ID: "-2"}, Name: "=1+1"}}}
-	want := "sensor_id,name,hours_in_room,interval_s,expected,received\n'-2,'=1+1,0.00,,,0\n"
+	r := record{members: []records.Member{{NodeRef: readings.NodeRef{ID: "-2"}, Name: "=1+1"}, {NodeRef: readings.NodeRef{ID: "n"}, Name: "＝1+1"}}}
+	want := "sensor_id,name,hours_in_room,interval_s,expected,received\n'-2,'=1+1,0.00,,,0\nn,'＝1+1,0.00,,,0\n"
 	must.Equal(t, "coverage.csv", want, string(coverageCSV(r, nil)))
 }

@@ -72,9 +72,9 @@ func JSONRows[T any](appendObject func(b []byte, item T) []byte) RowEncoder[T] {
 }
 
 // AppendText writes a text as a cell of CSV (RFC 4180), and makes it safe if a spreadsheet would take
-// it for a formula (contract 5.4).
+// it for a formula (contract 5.4), by East Asian settings one with a wide sign too.
 func AppendText(b []byte, text string) []byte {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+	if strings.IndexAny(text, "=+-@\t\r\n＝＋－＠") == 0 {
 		text = "'" + text
 	}
 	if strings.ContainsAny(text, ",\"\r\n") || strings.HasPrefix(text, " ") {
