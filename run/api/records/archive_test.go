@@ -9,8 +9,10 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"coldaisle.dev/shared/fairqueue"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -95,23 +97,47 @@ func TestCoverageOfQuantitiesThatComeApart(t *testing.T) {
 // TestStalledClientHoldsNoTurn has a client not read its record: another has the turn meanwhile.
 func TestStalledClientHoldsNoTurn(t *testing.T) {
 	t.Parallel()
-	turn := make(chan struct{}, 1)
+	turns := newTurns()
 	read, write := io.Pipe()
-	turn <- struct{}{}
+	done := must.Get(turns.Acquire(t.Context(), fairqueue.Unknown, 1))(t)
 	wrote := make(chan error, 1)
 	go func() {
-		_, err := client{write, turn}.Write([]byte("part"))
+		_, err := client{write, turns, 1, done}.Write([]byte("part"))
 		wrote <- err
 	}()
-	select {
-	case turn <- struct{}{}:
-	case <-time.After(time.Minute):
-		t.Fatal("the client has the turn")
-	}
+	other := must.Get(turns.Acquire(t.Context(), fairqueue.Unknown, 1))(t)
 	must.Get(io.ReadFull(read, make([]byte, 4)))(t)
-	<-turn
+	other()
 	must.Do(t, <-wrote)
-	must.Equal(t, "turns held", 1, len(turn))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := turns.Acquire(over, fairqueue.Unknown, 1)
+	must.Fail(t, "a second turn", err, context.Canceled)
+}
+
+// TestAccountsTakeTurnsWithRecords has account a download four records at once, each of three parts, and then b one:
+// between two parts of b are two of a, however many records that downloads.
+func TestAccountsTakeTurnsWithRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns, order := newTurns(), []rune{}
+		for _, account := range "aaaab" {
+			go func() {
+				done, err := turns.Acquire(t.Context(), fairqueue.Unknown, int64(account))
+				must.Do(t, err)
+				for range 3 {
+					order = append(order, account)
+					time.Sleep(time.Second)
+					_, _ = client{io.Discard, turns, int64(account), done}.Write(nil) // it never fails
+				}
+				done()
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		must.Equal(t, "parts", "aabaabaab"+"aaaaaa", string(order))
+	})
 }
 
 // TestCoverageNamesSensorsAsReadingsDo has a cell that a spreadsheet would take for a formula. Contract 5.4.

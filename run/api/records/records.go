@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
@@ -36,8 +37,8 @@ type Handlers struct {
 	Bucket   *recordstore.Bucket
 	Clock    func() time.Time
 
-	rest *rest.API
-	turn chan struct{} // one record is made at a time, because it occupies a processor; see [client]
+	rest  *rest.API
+	turns *fairqueue.Queue[int64] // one record is made at a time, because it occupies a processor; see [client]
 }
 
 // clockSlack is how far the clocks of the API and the database may differ.
@@ -48,7 +49,7 @@ const contentZIP = "application/zip"
 
 // Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
-	h.rest, h.turn = r, make(chan struct{}, 1)
+	h.rest, h.turns = r, newTurns()
 	// Called by auditors, and by people once a month. A repeat gets the same bytes.
 	rest.Register(r, rest.Operation{
 		ID: "getRecord", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/records/{room_id}/{month}", Tag: rest.TagRecords,
@@ -144,14 +145,16 @@ func (h *Handlers) stream(name string, write func(ctx context.Context, w io.Writ
 	return rest.File(h.rest, contentZIP, name+".zip", write)
 }
 
+// newTurns returns the turns of records. Accounts alternate, so that one that asks for many keeps no other waiting.
+func newTurns() *fairqueue.Queue[int64] {
+	return fairqueue.New[int64](fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{math.MaxInt}, MaxWait: math.MaxInt64})
+}
+
 // read waits for its turn and reads the record without readings; done gives the turn to the next.
 func (h *Handlers) read(ctx context.Context, r *record) (done func(), err error) {
-	select {
-	case h.turn <- struct{}{}:
-	case <-ctx.Done():
-		return func() {}, fmt.Errorf("wait for another record: %w", ctx.Err())
+	if done, err = h.turns.Acquire(ctx, fairqueue.Unknown, r.customer); err != nil {
+		return func() {}, err //nolint:wrapcheck // by the callers
 	}
-	done = func() { <-h.turn }
 	s := records.New(h.DB)
 	if r.members, err = s.Members(ctx, r.customer, r.room.RoomID, r.start, r.end); err == nil {
 		r.files, err = s.Files(ctx, r.customer, r.room.RoomID, r.start, r.end)
@@ -168,7 +171,7 @@ func (h *Handlers) unstored(ctx context.Context, w io.Writer, r record) error {
 	if err != nil {
 		return err
 	}
-	a := r.archive(client{w, h.turn})
+	a := r.archive(client{w, h.turns, r.customer, done})
 	if _, err := a.content(ctx, r, h.Readings); err != nil {
 		return err
 	}
@@ -206,7 +209,7 @@ func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored reco
 	defer drop()
 	object, name := h.Bucket.Write(writing, r.path())
 	next.Object = name
-	to := &fork{client{w, h.turn}, object}
+	to := &fork{client{w, h.turns, r.customer, done}, object}
 	a := r.archive(to)
 	if next.Digest, err = a.content(ctx, r, h.Readings); err != nil {
 		return err
@@ -251,13 +254,15 @@ func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored reco
 type client struct {
 	io.Writer
 
-	turn chan struct{}
+	turns    *fairqueue.Queue[int64]
+	customer int64
+	done     func()
 }
 
 func (c client) Write(part []byte) (int, error) {
-	<-c.turn
-	defer func() { c.turn <- struct{}{} }()
-	return c.Writer.Write(part) //nolint:wrapcheck // a writer passes its base's errors on
+	c.done()
+	defer func() { _, _ = c.turns.Acquire(context.Background(), fairqueue.Unknown, c.customer) }() // however long it takes
+	return c.Writer.Write(part)                                                                    //nolint:wrapcheck // a writer passes its base's errors on
 }
 
 // fork writes to both.
