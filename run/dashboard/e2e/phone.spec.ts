@@ -1,4 +1,5 @@
 // A phone at night: what an operator must read is within its width, whatever rooms are called.
+import type { Locator } from "@playwright/test";
 import { answer, hot, show } from "./answers";
 import { ask, expect, expectAccessible, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 
@@ -6,6 +7,12 @@ test.use({ viewport: { width: 390, height: 844 } });
 
 const long = "Rechenzentrum Nord-Ost, Untergeschoss, neben der Notstromversorgung";
 const arabic = "غرفة الخوادم";
+
+/** Whether nothing lies over an element, from its first pixels to its last. */
+const uncovered = (element: Locator) => element.evaluate((own) => {
+  const { x, y, width, height } = own.getBoundingClientRect();
+  return [2, height / 2, height - 2].every((down) => own.contains(document.elementFromPoint(x + width / 2, y + down)));
+});
 
 test("state, verdicts and values are read without scrolling to the side", async ({ page }) => {
   await signUp(page);
@@ -56,6 +63,18 @@ test("a room's name of 120 letters makes no page wider, and leaves its highest v
   await page.goto(url("/wall"));
   await page.locator(".peek").scrollIntoViewIfNeeded();
   await expect(page.locator(".peek strong")).toBeInViewport({ ratio: 1 });
+});
+
+test("the session's end is said above the bar of pages", async ({ page }) => {
+  await signUp(page);
+  await page.evaluate(() => {
+    const kept = JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as object;
+    sessionStorage.setItem("coldaisle.session", JSON.stringify({ ...kept, expires: Date.now() + 170_000 }));
+  });
+  await page.reload();
+  const stay = page.getByRole("button", { name: "Stay signed in" });
+  await expect(stay).toBeVisible();
+  expect(await uncovered(stay)).toBe(true);
 });
 
 test("names of 80 letters hide neither what burns nor who has it", async ({ page }) => {
