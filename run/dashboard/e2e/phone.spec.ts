@@ -77,6 +77,23 @@ test("the session's end is said above the bar of pages", async ({ page }) => {
   expect(await uncovered(stay)).toBe(true);
 });
 
+test("the keyboard's focus is never behind the bars", async ({ page }) => {
+  await page.setViewportSize({ width: 390, height: 500 });
+  await signUp(page);
+  const others = Array.from({ length: 5 }, (_, i) => hot("s2", { id: i + 2, room_name: `Hall ${i + 5}` }));
+  await show(page, answer(4, 12, {}, { incidents: [hot("s36"), ...others] }));
+  await page.reload();
+  await expect(page.getByRole("article", { name: "Hall 9 is too hot" })).toBeVisible();
+  const focused = page.locator("main :focus");
+  await page.locator(".sentence a").first().focus();
+  for (const key of ["Tab", "Shift+Tab"]) {
+    for (let i = 0; i < 8; i++) {
+      await page.keyboard.press(key);
+      expect(await uncovered(focused), `${key} to ${await focused.textContent()}`).toBe(true);
+    }
+  }
+});
+
 test("names of 80 letters hide neither what burns nor who has it", async ({ page }) => {
   await signUp(page);
   const name = "W".repeat(80);
