@@ -157,7 +157,10 @@ test("the values at the cursor stay in the window beside every chart", async ({ 
   const last = page.locator(".chart").last();
   await last.scrollIntoViewIfNeeded();
   await last.hover({ position: { x: 300, y: 40 } });
-  await expect(page.getByRole("columnheader", { name: /^At the cursor/ })).toBeInViewport();
+  const head = page.getByRole("columnheader", { name: /^At the cursor/ });
+  await expect(head).toBeInViewport();
+  expect(await head.evaluate((own) => own.contains(document.elementFromPoint(own.getBoundingClientRect().x + 2,
+    own.getBoundingClientRect().y + 2))), "below the bar of the page").toBe(true);
   await page.screenshot({ path: `${pictures}readout.png` });
 });
 
