@@ -60,6 +60,12 @@ test("a room's name of 120 letters makes no page wider, and leaves its highest v
     await page.waitForLoadState("networkidle");
     expect(await page.evaluate(() => document.documentElement.scrollWidth), path).toBe(390);
   }
+  const excursions = page.getByRole("group", { name: "Excursions" });
+  expect(await excursions.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth), "sensors").toBe(0);
+  await page.getByRole("button", { name: /^Snooze/ }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByLabel("Until")).toBeInViewport({ ratio: 1 });
+  expect(await dialog.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth), "dialog").toBe(0);
   await page.goto(url("/wall"));
   await page.locator(".peek").scrollIntoViewIfNeeded();
   await expect(page.locator(".peek strong")).toBeInViewport({ ratio: 1 });
