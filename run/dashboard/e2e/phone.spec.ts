@@ -67,8 +67,15 @@ test("a room's name of 120 letters makes no page wider, and leaves its highest v
   await expect(dialog.getByLabel("Until")).toBeInViewport({ ratio: 1 });
   expect(await dialog.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth), "dialog").toBe(0);
   await page.goto(url("/wall"));
-  await page.locator(".peek").scrollIntoViewIfNeeded();
-  await expect(page.locator(".peek strong")).toBeInViewport({ ratio: 1 });
+  const highest = page.locator(".peek strong");
+  for (const [width, height] of [[390, 844], [320, 568], [1920, 1080]] as const) {
+    await page.setViewportSize({ width, height });
+    await highest.scrollIntoViewIfNeeded();
+    await expect(highest).toBeInViewport({ ratio: 1 });
+    const left = await highest.evaluate((value) => value.parentElement!.getBoundingClientRect().right
+      - value.getBoundingClientRect().right - parseFloat(getComputedStyle(value).fontSize));
+    expect(left, `what an ellipsis leaves of ${width} pixels`).toBeGreaterThanOrEqual(0);
+  }
 });
 
 test("the session's end is said above the bar of pages", async ({ page }) => {
