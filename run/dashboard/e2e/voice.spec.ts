@@ -35,6 +35,7 @@ test("what burns and who has it is announced, and not each value", async ({ page
   await page.reload();
   const sentence = page.locator(".says");
   await expect(sentence).toContainText("33.8 °C at Rack 7");
+  await expect(sentence).toHaveText(/^\s*critical: Hall 4 is too hot/);
   await listen(page);
   await show(page, burning(34.9));
   await expect(sentence).toContainText("34.9 °C at Rack 7");
@@ -102,7 +103,9 @@ test("a comment outlives its incident's place on the page", async ({ page }) => 
   const first = hot("s36", taken);
   await show(page, answer(4, 12, {}, { incidents: [first, hot("s2", { id: 2, room_name: "Hall 1", ...taken })] }));
   await page.reload();
-  await page.getByRole("article", { name: "Hall 1 is too hot" }).getByRole("button", { name: /^Comment/ }).click();
+  const card = page.getByRole("article", { name: "Hall 1 is too hot" });
+  await expect(card.getByRole("heading")).toHaveText("Hall 1 is too hot, critical");
+  await card.getByRole("button", { name: /^Comment/ }).click();
   const comment = page.getByRole("dialog").getByLabel("Comment");
   await comment.fill("The fan is replaced");
   await show(page, answer(4, 12));

@@ -67,18 +67,19 @@ export function Sentence({ overview, lost = null, wall }: {
   const incident = overview.incidents.find(({ id }) => id === about);
   const mark = incident ? marks[incident.cause] : tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert";
   const [said, values, who] = sentenceOf(overview, lost !== null);
-  const to = about !== null ? `/incidents/${about}` : sensor === null ? null : `/sensors/${encodeURIComponent(sensor)}`;
+  const to = about !== null ? `/incidents/${about}` : sensor && `/sensors/${encodeURIComponent(sensor)}`;
   return (
     <section class={`sentence ${tone}${lost === null ? "" : " stale"}`} aria-live={lost === null ? "polite" : "off"}>
       <article onKeyDown={moveAlong}>
         <p class="says">
-          <StatusMark kind={mark} /> {lost !== null && `As of ${timeNear(lost, serviceTime())}: `}
+          <StatusMark kind={mark} /> {tone === "critical" && <span class="unseen">critical: </span>}
+          {lost !== null && `As of ${timeNear(lost, serviceTime())}: `}
           {said}<span aria-live="off">{values}</span>{who}
         </p>
         {!wall && (
           <p class="actions">
             {incident && <Actions incident={incident} short />}
-            {to !== null && <Open to={to} />}
+            {to && <Open to={to} />}
             {open > (incident?.state === "open" ? 1 : 0)
               && <Link href="/incidents">{plural(open, "incident")} nobody has seen</Link>}
           </p>
@@ -123,6 +124,7 @@ function Card({ incident, now }: { incident: Incident; now: number }) {
       <h2>
         <StatusMark kind={marks[incident.cause]} />{" "}
         <Link href={`/incidents/${incident.id}`} class="cover" data-row>{titleOf(incident)}</Link>
+        {incident.severity === "critical" && <span class="unseen">, critical</span>}
       </h2>
       <p>{capital(nowOf(incident, now).join(", "))}</p>
       <Curve incident={incident} />
