@@ -78,7 +78,7 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	if w.unread != nil {
 		say("A start begins anew: %v.", w.unread)
 	}
-	if age := w.state.waiting(now); age > 0 {
+	if age := w.state.waiting(w.config.Steps, now); age > 0 {
 		say("The oldest message waits for %s.", incident.InWords(age))
 	}
 	name := w.site.Rooms[room]

@@ -317,10 +317,10 @@ func (s *state) notAhead(steps []Step, now time.Time) (moved bool) {
 	return moved
 }
 
-// waiting returns how long the oldest overdue message has waited.
-func (s *state) waiting(now time.Time) (age time.Duration) {
+// waiting returns how long the oldest overdue message of a step has waited. One for a digest is not overdue.
+func (s *state) waiting(steps []Step, now time.Time) (age time.Duration) {
 	for _, j := range s.Queue {
-		if !s.Held[j.Step] { // a message that waits for a digest is not overdue
+		if !s.Held[j.Step] && slices.ContainsFunc(steps, func(step Step) bool { return step.Name == j.Step }) {
 			age = max(age, now.Sub(j.Due))
 		}
 	}

@@ -192,7 +192,8 @@ func (w *Watch) report(ctx context.Context) {
 	age := func(t time.Time) int64 { return max(0, int64(w.clock().Sub(t).Seconds())) }
 	for ; ctx.Err() == nil; _ = pause.For(ctx, heartbeatEvery) {
 		w.mu.Lock()
-		beat := heartbeat{Name: w.config.Name, LastPoll: age(w.polled), QueueAge: int64(w.state.waiting(w.clock()).Seconds())}
+		beat := heartbeat{Name: w.config.Name, LastPoll: age(w.polled)}
+		beat.QueueAge = int64(w.state.waiting(w.config.Steps, w.clock()).Seconds())
 		if !w.state.Succeeded.IsZero() {
 			beat.LastSuccess = new(age(w.state.Succeeded))
 		}
