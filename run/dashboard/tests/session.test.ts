@@ -9,6 +9,24 @@ async function tab() {
 const token = (person: number, lasts = 1800) =>
   `head.${btoa(JSON.stringify({ sub: "3", person, iat: 0, exp: lasts }))}.signature`;
 
+test("a sign-out reaches a tab whose page is of an earlier release, and the other way", async () => {
+  const earlier = new BroadcastChannel("coldaisle.session");
+  const ended: number[] = [];
+  earlier.onmessage = ({ data }) => {
+    const started = { token: token(1), customerID: 3, email: "ana@example.com", expires: Date.now() + 60_000 };
+    if ("ask" in data) earlier.postMessage({ started });
+    if ("ended" in data) ended.push(data.ended);
+  };
+  const ana = await tab();
+  await expect.poll(() => ana.get()).toMatchObject({ customerID: 3, person: 1 });
+  earlier.postMessage({ ended: 3 });
+  await expect.poll(() => ana.get()).toBe(null);
+  ana.start(token(1), "ana@example.com");
+  ana.end();
+  await expect.poll(() => ended).toEqual([3]);
+  earlier.close();
+});
+
 test("tabs of one person share a session, and those of two persons of an account do not", async () => {
   const ana = await tab();
   ana.start(token(1), "ana@example.com");

@@ -18,20 +18,23 @@ export interface Session {
 const stored = new Stored("sessionStorage", "coldaisle.session");
 const listeners = new Set<() => void>();
 let current: Session | null = restore();
-let kept = current !== null;
-let expired = current !== null && current.expires <= Date.now();
+let kept = !!current;
+let expired = !!current && current.expires <= Date.now();
 let timer: ReturnType<typeof setTimeout> | undefined;
 const tabs = openTabs();
 arm();
 
 function restore(): Session | null {
   try {
-    const found = JSON.parse(stored.get() ?? "null") as Session;
-    // One that an earlier release kept does not say whose it is; its token does.
-    return { ...(!found.key && claimsOf(found.token)), ...found };
+    return whole(JSON.parse(stored.get() ?? "null") as Session);
   } catch {
     return null;
   }
+}
+
+/** A session that an earlier release kept, or its page has, does not say whose it is; its token does. */
+function whole(found: Session): Session {
+  return { ...(!found.key && claimsOf(found.token)), ...found };
 }
 
 function arm(): void {
@@ -39,7 +42,12 @@ function arm(): void {
   if (current && !expired && !current.key) timer = setTimeout(expire, Math.max(0, current.expires - Date.now()));
 }
 
-type Told = { ask: true } | { started: Session } | { /** Who has signed out. */ ended: number };
+type Told = { ask: true } | { started: Session } | {
+  /** The account that was signed out of. */
+  ended: number;
+  /** Who of it; none from a page of an earlier release. */
+  person?: number;
+};
 
 /** The other tabs of this browser; undefined where it has no such channel. */
 function openTabs(): BroadcastChannel | undefined {
@@ -54,29 +62,23 @@ function openTabs(): BroadcastChannel | undefined {
       if (current && !expired && !current.key) channel.postMessage({ started: current } satisfies Told);
     } else if ("started" in data) {
       // Another person's session is another tab's own, of the same account too.
-      if (!current || (current.person === data.started.person
-        && (expired || data.started.expires > current.expires))) {
-        adopt(data.started);
+      const started = whole(data.started);
+      if (!current || (current.person === started.person && (expired || started.expires > current.expires))) {
+        adopt(started);
       }
-    } else if (current?.person === data.ended) {
-      leave();
+    } else if (current?.customerID === data.ended && (!data.person || current.person === data.person)) {
+      adopt(null);
     }
   };
   if (!current || expired) channel.postMessage({ ask: true } satisfies Told);
   return channel;
 }
 
-function adopt(started: Session): void {
+/** Null signs out. */
+function adopt(started: Session | null): void {
   current = started;
   expired = false;
-  kept = stored.set(JSON.stringify(current));
-  changed();
-}
-
-function leave(): void {
-  current = null;
-  expired = false;
-  stored.set(null);
+  kept = stored.set(current && JSON.stringify(current));
   changed();
 }
 
@@ -87,10 +89,10 @@ function changed(): void {
 
 /** The claims that the page needs, of a token that was made just now. The API checks the signature, not the page. */
 function claimsOf(token: string): { customerID: number; person: number; expires: number } {
-  const payload = (token.split(".")[1] ?? "").replaceAll("-", "+").replaceAll("_", "/");
+  const payload = token.split(".")[1]!.replaceAll("-", "+").replaceAll("_", "/");
   const { sub, person, iat, exp } =
     JSON.parse(atob(payload)) as { sub: string; person: number; iat: number; exp: number };
-  return { customerID: Number(sub), person, expires: Date.now() + (exp - iat) * 1000 };
+  return { customerID: +sub, person, expires: Date.now() + (exp - iat) * 1000 };
 }
 
 export const session = {
@@ -117,11 +119,13 @@ export const session = {
     if (current) adopt({ ...current, email });
   },
   startKey(token: string): void {
-    adopt({ token, customerID: 0, person: 0, email: "", expires: Number.MAX_SAFE_INTEGER, key: true });
+    adopt({ token, customerID: 0, person: 0, email: "", expires: 9e15, key: true });
   },
   end(): void {
-    if (current && !current.key) tabs?.postMessage({ ended: current.person } satisfies Told);
-    leave();
+    if (current && !current.key) {
+      tabs?.postMessage({ ended: current.customerID, person: current.person } satisfies Told);
+    }
+    adopt(null);
   },
 };
 
