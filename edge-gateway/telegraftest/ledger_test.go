@@ -277,7 +277,7 @@ func sources(t *testing.T, folder, gateway string) (configuration, sent string) 
 // broker is mosquitto with sensors that publish.
 func broker(t *testing.T) string {
 	t.Helper()
-	address := mosquitto(t)
+	address := mosquitto(t, freePort(t))
 	_, port, _ := net.SplitHostPort(address)
 	for i := range radios {
 		sensor := exec.CommandContext(t.Context(), "mosquitto_pub", "-p", port, "-h", "127.0.0.1", "-t", fmt.Sprintf("radio-%d", i+1), "-l")

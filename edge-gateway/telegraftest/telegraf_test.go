@@ -30,6 +30,7 @@ import (
 	_ "github.com/influxdata/telegraf/plugins/outputs/http"
 	_ "github.com/influxdata/telegraf/plugins/parsers/json"
 	_ "github.com/influxdata/telegraf/plugins/serializers/json"
+	"github.com/influxdata/telegraf/selfstat"
 )
 
 // recording is what the gateway's tests replay.
@@ -103,19 +104,13 @@ func TestRecipes(t *testing.T) {
 .1.3.6.1.4.1.21239.5.1.4.1.3.1 string Aisle
 .1.3.6.1.4.1.21239.5.1.4.1.4.1 integer 1
 .1.3.6.1.4.1.21239.5.1.4.1.5.1 integer 187
-`), mosquitto(t), nut(t, 1)
+`), mosquitto(t, freePort(t)), nut(t, 1)
 	ipmi := bmc(t)
 	settings := strings.NewReplacer(
 		"http://monitor-gateway.local:8080", server.URL, `"30s"`, `"1s"`, `"10s"`, `"1s"`, "https://bmc1.example.com", redfishBMC.URL,
 		"192.168.1.30:161", snmp, "192.168.1.20", ipmi, "127.0.0.1:1883", mqtt, "port = 3493", "port = "+upsd,
 	)
-	var all strings.Builder
-	for _, name := range []string{"telegraf", "redfish", "ipmi", "snmp", "mqtt", "upsd"} {
-		file, err := os.ReadFile("../../docs/recipes/" + name + ".conf")
-		do(t, err)
-		all.WriteString(settings.Replace(string(file)))
-	}
-	t.Cleanup(telegraf(t, all.String()))
+	t.Cleanup(telegraf(t, recipes(t, settings, "telegraf", "redfish", "ipmi", "snmp", "mqtt", "upsd")))
 	want := []string{
 		"apc_rpdu2_probe", "geist_probe", "ipmi_sensor", "mqtt_consumer", "redfish_thermal_fans", "redfish_thermal_temperatures", "upsd",
 	}
@@ -143,6 +138,43 @@ func TestRecipes(t *testing.T) {
 		}
 		do(t, os.WriteFile(recording, []byte(lines.String()), 0o600))
 	}
+}
+
+// Telegraf starts before its broker, and while the gateway is away it takes more messages than the 1,000 of its
+// default: it would give those that wait at the broker the time at which the gateway is back.
+func TestMQTTWhileOthersAreAway(t *testing.T) {
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(away.Close)
+	port := freePort(t)
+	settings := strings.NewReplacer("http://monitor-gateway.local:8080", away.URL, `"30s"`, `"1s"`, `"10s"`, `"1s"`, "127.0.0.1:1883", "127.0.0.1:"+port)
+	t.Cleanup(telegraf(t, recipes(t, settings, "telegraf", "mqtt")))
+	broker, before := mosquitto(t, port), received()
+	wait(t, "messages", func() bool {
+		publish(t, broker, "zigbee2mqtt/rack12", strings.Repeat("{\"temperature\":22.31}\n", 100))
+		return received() > before+1000
+	})
+}
+
+// received is how many messages of MQTT Telegraf has taken.
+func received() (count int64) {
+	for _, m := range selfstat.Metrics() {
+		if value, ok := m.GetField("messages_received"); ok {
+			count, _ = value.(int64)
+		}
+	}
+	return count
+}
+
+// recipes returns recipes with settings for a test.
+func recipes(t *testing.T, settings *strings.Replacer, names ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range names {
+		file, err := os.ReadFile("../../docs/recipes/" + name + ".conf")
+		do(t, err)
+		all.WriteString(settings.Replace(string(file)))
+	}
+	return all.String()
 }
 
 // telegraf runs Telegraf until it is stopped, which sends what it has.
@@ -201,9 +233,8 @@ pass .1.3.6.1.4.1.21239 /bin/sh %[1]s
 }
 
 // mosquitto returns the address of a broker.
-func mosquitto(t *testing.T) string {
+func mosquitto(t *testing.T, port string) string {
 	t.Helper()
-	port := freePort(t)
 	path := filepath.Join(t.TempDir(), "mosquitto.conf")
 	write(t, path, "listener "+port+" 127.0.0.1\nallow_anonymous true\n")
 	start(t, nil, "mosquitto", "-c", path)
@@ -212,10 +243,13 @@ func mosquitto(t *testing.T) string {
 	return address
 }
 
-func publish(t *testing.T, address, topic, message string) {
+// publish sends a message for each line.
+func publish(t *testing.T, address, topic, messages string) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(address)
-	if out, err := exec.CommandContext(t.Context(), "mosquitto_pub", "-p", port, "-h", "127.0.0.1", "-t", topic, "-m", message).CombinedOutput(); err != nil {
+	publisher := exec.CommandContext(t.Context(), "mosquitto_pub", "-p", port, "-h", "127.0.0.1", "-t", topic, "-l")
+	publisher.Stdin = strings.NewReader(messages)
+	if out, err := publisher.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
