@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -511,6 +512,24 @@ func FuzzBatch(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A batch of the recipe's size is taken, though each of its metrics has the sensors that a Tasmota can have:
+// Telegraf drops what is refused.
+func TestTelegrafBatchOfTheRecipe(t *testing.T) {
+	t.Parallel()
+	recipe := must.Get(os.ReadFile("../../docs/recipes/telegraf.conf"))(t)
+	size := must.Get(strconv.Atoi(string(regexp.MustCompile(`metric_batch_size = (\d+)`).FindSubmatch(recipe)[1])))(t)
+	fields := []string{"AM2301_Temperature=23"}
+	for probe := range 8 {
+		fields = append(fields, fmt.Sprintf("DS18B20-%d_Temperature=21", probe+1))
+	}
+	var lines strings.Builder
+	for i := range size {
+		fmt.Fprintf(&lines, "mqtt_consumer,topic=t %s %d\n", strings.Join(fields, ","), 1795143600-i)
+	}
+	status, answer := newSiteWith(t, withSource(), nil).send(http.MethodPost, telegrafPath, `{"metrics":[`+metrics(lines.String())+`]}`)
+	must.Equal(t, answer[:min(len(answer), 80)], http.StatusAccepted, status)
 }
 
 // TestRecordedTelegraf replays what Telegraf sent for the configurations of docs/recipes.

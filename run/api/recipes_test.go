@@ -129,7 +129,7 @@ func testTelegrafRecipe(t *testing.T, r recipe) {
 		must.Equal(t, name, os.FileMode(0o600), must.Get(os.Stat(path))(t).Mode().Perm())
 	}
 	must.Contain(t, "telegraf.conf", r.files["telegraf.conf"],
-		"/api/v1/telegraf", "json_timestamp_units", "metric_batch_size = 500", "non_retryable_statuscodes = [400, 413]")
+		"/api/v1/telegraf", "json_timestamp_units", "non_retryable_statuscodes = [400, 413]")
 	for _, name := range []string{"redfish.conf", "ipmi.conf", "snmp.conf", "mqtt.conf", "upsd.conf"} {
 		must.Contain(t, name, r.files[name], "[[inputs.")
 	}
