@@ -337,6 +337,7 @@ func TestTelegraf(t *testing.T) {
 			redfish_thermal_temperatures,source=bmc1,name=CPU1\ Temp reading_celsius=70`,
 			"bmc1.Inlet_Temp-2a1eb9e2 21.5 NaN", `"ignored":1`,
 		},
+		"a BMC's inlet that is not there":    {`redfish_thermal_temperatures,name=Inlet\ Temp,state=Absent reading_celsius=0`, "", `"ignored":1`},
 		"a BMC without a name":               {"redfish_thermal_temperatures,source=,address=10.0.0.1,name=Ambient reading_celsius=20", "10.0.0.1.Ambient 20 NaN", ""},
 		"a processor of a host called probe": {"redfish_thermal_temperatures,source=probe,name=CPU1 reading_celsius=70", "", `"ignored":1`},
 		"IPMI in two units": {
