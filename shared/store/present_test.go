@@ -83,17 +83,19 @@ func TestHottestSensorDescribesAClearingIncident(t *testing.T) {
 	must.Hold(t, i.Now.Silent && !i.Now.Within, "silent since it was at its limit: %+v", i.Now)
 }
 
-// TestJudgedBeforeStored has a reading that detect has judged and ingest has not stored yet: what is told has its
-// value, not the one before.
+// TestJudgedBeforeStored has a reading after a silence that detect has judged and ingest has not stored yet: what is
+// told has its value, not the one before, and its sensor is heard.
 func TestJudgedBeforeStored(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.ingested(t, judged("n1", 0, 22))
-	db.judge(t, judged("n1", 30, 60))
-	i := db.only(t, 31)
-	must.Hold(t, *i.Now.Value == 60 && i.Now.ValueAt.Equal(clock(30)) && !i.Now.Within, "%s, now %+v", i.Worst.Reason, i.Now)
-	db.ingested(t, judged("n1", 60, 55))
-	must.Equal(t, "after its peak", 55., *db.only(t, 61).Now.Value)
+	db.judge(t, judged("n1", 1030, 60))
+	i := db.only(t, 1031)
+	must.Hold(t, *i.Now.Value == 60 && i.Now.ValueAt.Equal(clock(1030)) && !i.Now.Within && !i.Now.Silent && i.Now.Sensors == 1,
+		"%s, now %+v", i.Worst.Reason, i.Now)
+	must.Hold(t, db.only(t, 2031).Now.Silent, "silent again: %+v", db.only(t, 2031).Now)
+	db.ingested(t, judged("n1", 1060, 55))
+	must.Equal(t, "after its peak", 55., *db.only(t, 1061).Now.Value)
 }
 
 // TestTimelineIsInOrderOfTime has what is found last, because it must hold for a while first, where it happened.

@@ -380,9 +380,10 @@ func (c conditions) value(e Excursion) (value float64, at *time.Time, known bool
 	return value, at, reading.Has(value)
 }
 
-func (c conditions) silent(node string) bool {
-	l := c.live[node]
-	return l != nil && l.Silent(c.probe, c.now)
+func (c conditions) silent(e Excursion) bool {
+	l := c.live[e.NodeID]
+	peaked := e.Kind == incident.KindThreshold && e.ID != 0 // the newest reading may be the peak here, too
+	return l != nil && l.Silent(c.probe, c.now) && (!peaked || c.probe.Silent(e.PeakTime, l.Interval, c.now))
 }
 
 // resolution returns why an incident's excursions ended. Of the last one of each node and
@@ -435,7 +436,7 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 			i.audible = append(i.audible, e)
 		}
 		part, own := e.part(), math.Inf(-1)
-		part.NodeSilent = c.silent(e.NodeID)
+		part.NodeSilent = c.silent(e)
 		if value, _, known := c.value(e); known && e.Kind == incident.KindThreshold {
 			own = incident.Beyond(e.Quantity, e.Direction, e.LimitValue, value)
 			part.Excess = max(0, own)
@@ -474,7 +475,7 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 // that last, of nodes.
 func (c conditions) setPresent(i *Incident, parts []Excursion, nodes map[string]bool) {
 	value, at, known := c.value(i.Worst)
-	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst.NodeID) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
+	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {
 		i.Now.Value = &value
 		i.Now.Within = i.Worst.Lasting && !i.Now.Silent && i.Worst.Kind == incident.KindThreshold &&
