@@ -419,6 +419,7 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 				Name              string
 				UniqueID          string `yaml:"unique_id"`
 				ValueTemplate     string `yaml:"value_template"`
+				Availability      string // "Defines a template to get the available state"
 				UnitOfMeasurement string `yaml:"unit_of_measurement"`
 				DeviceClass       string `yaml:"device_class"`
 				StateClass        string `yaml:"state_class"`
@@ -440,6 +441,7 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 		field := strings.TrimSuffix(strings.TrimPrefix(sensor.ValueTemplate, "{{ value_json."), " }}")
 		_, ok := answer[field].(float64)
 		must.Hold(t, ok && field == sensor.DeviceClass, "%s: %v", sensor.ValueTemplate, answer)
+		must.Contain(t, "a dead sensor is not shown", sensor.Availability, "value_json."+field+" is number", "as_timestamp(value_json.timestamp) < 600")
 	}
 }
 
