@@ -396,10 +396,22 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	ask(1, free)
-	soon, cancel := context.WithTimeout(fairqueue.WithAccount(t.Context(), 1), 100*time.Millisecond)
-	defer cancel()
-	must.Fail(t, "statistics beside it", must.Err(table.Stats(soon, readings.NodeRef{ID: "n"}, time.Now(), []time.Time{{}})), fairqueue.ErrNoSlot)
-	must.Fail(t, "a count beside it", must.Err(accounts.New(db).AuditLog(1, accounts.AuditQuery{}).Total(soon)), fairqueue.ErrNoSlot)
+	beside := func(what string, read func(context.Context) error) {
+		t.Helper()
+		err := context.DeadlineExceeded // of what is read before the turn, on a busy machine
+		for within := time.Millisecond; errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, fairqueue.ErrNoSlot); within *= 2 {
+			soon, cancel := context.WithTimeout(fairqueue.WithAccount(t.Context(), 1), within)
+			err = read(soon)
+			cancel()
+		}
+		must.Fail(t, what, err, fairqueue.ErrNoSlot)
+	}
+	beside("statistics beside it", func(soon context.Context) error {
+		return must.Err(table.Stats(soon, readings.NodeRef{ID: "n"}, time.Now(), []time.Time{{}}))
+	})
+	beside("a count beside it", func(soon context.Context) error {
+		return must.Err(accounts.New(db).AuditLog(1, accounts.AuditQuery{}).Total(soon))
+	})
 	for _, account := range []int64{1, 1, 1, 2} {
 		ask(account, over)
 	}
