@@ -246,29 +246,6 @@ export function useForecast(id: string) {
   });
 }
 
-export function usePredictions(status: "unvalidated" | "waiting", limit: number) {
-  return useQuery({
-    queryKey: [...keys.predictions, status, limit], refetchInterval: status === "waiting" ? false : 4 * refreshEvery,
-    queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback", { params: { query: { status, limit } } })),
-  });
-}
-
-export function usePredictionStats() {
-  return useQuery({
-    queryKey: [...keys.predictions, "stats"],
-    queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback/stats")),
-  });
-}
-
-export function useTrainingRuns() {
-  return useQuery({
-    queryKey: keys.runs,
-    queryFn: () => unwrap(api.GET("/api/v1/ml/retraining/history", { params: { query: { limit: 50 } } })),
-    // A run takes 3 to 5 seconds.
-    refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2 * second : pollSlowly()),
-  });
-}
-
 /** Who signs in for the account. */
 export const personsQuery = { queryKey: keys.persons, queryFn: () => unwrap(api.GET("/api/v1/persons")) };
 export const usePersons = () => useQuery(personsQuery);

@@ -1,7 +1,8 @@
 // The training runs, how good their models were, and a button to start one.
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
-import { keys, refresh, useTrainingRuns } from "../api/queries";
+import { keys, pollSlowly, refresh } from "../api/queries";
 import { count, inUnit, unitName } from "../logic/format";
 import { Action } from "./action";
 import { May } from "./may";
@@ -23,7 +24,12 @@ const metrics = [
 const figure = (value: number | null | undefined) => (value === null || value === undefined ? "–" : value.toFixed(2));
 
 export function TrainingRuns() {
-  const { data, error, refetch } = useTrainingRuns();
+  const { data, error, refetch } = useQuery({
+    queryKey: keys.runs,
+    queryFn: () => unwrap(api.GET("/api/v1/ml/retraining/history", { params: { query: { limit: 50 } } })),
+    // A run takes 3 to 5 seconds.
+    refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2000 : pollSlowly()),
+  });
   const [refused, setRefused] = useState<unknown>(null);
   if (error) return <Failure error={error} retry={() => void refetch()} />;
   if (!data) return <Loading what="training runs" />;

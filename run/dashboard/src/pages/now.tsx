@@ -66,14 +66,15 @@ export function Sentence({ overview, lost = null, wall }: {
   const { sentence: { tone, incident_id: about, sensor_id: sensor }, incident_counts: { to_be_seen: open } } = overview;
   const incident = overview.incidents.find(({ id }) => id === about);
   const mark = incident ? marks[incident.cause] : tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert";
-  const [said, values, who] = sentenceOf(overview, lost !== null);
+  const stale = lost !== null;
+  const [said, values, who] = sentenceOf(overview, stale);
   const to = about !== null ? `/incidents/${about}` : sensor && `/sensors/${encodeURIComponent(sensor)}`;
   return (
-    <section class={`sentence ${tone}${lost === null ? "" : " stale"}`} aria-live={lost === null ? "polite" : "off"}>
+    <section class={`sentence ${tone}${stale ? " stale" : ""}`} aria-live={stale ? "off" : "polite"}>
       <article onKeyDown={moveAlong}>
         <p class="says">
-          <StatusMark kind={mark} /> {tone === "critical" && <span class="unseen">critical: </span>}
-          {lost !== null && `As of ${timeNear(lost, serviceTime())}: `}
+          <StatusMark kind={mark} /> {tone === "critical" && <span class="unseen">{tone}: </span>}
+          {stale && `As of ${timeNear(lost, serviceTime())}: `}
           {said}<span aria-live="off">{values}</span>{who}
         </p>
         {!wall && (

@@ -1,12 +1,11 @@
 // Predictions, for the user's verdicts on them.
+import { useQuery } from "@tanstack/preact-query";
 import { Fragment, type ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, messageOf, ApiError, type Prediction } from "../api/client";
 import { preferences } from "../api/preferences";
-import {
-  keys, refresh, useHistory, useOverview, usePredictions, usePredictionStats, useThresholds,
-} from "../api/queries";
+import { keys, refresh, refreshEvery, useHistory, useOverview, useThresholds } from "../api/queries";
 import { count, withUnit } from "../logic/format";
 import { columnsOf, gapOf } from "../logic/series";
 import { Charts } from "../components/chunk";
@@ -31,9 +30,19 @@ export default function PredictionsPage() {
   );
 }
 
+function usePredictions(status: "unvalidated" | "waiting", limit: number) {
+  return useQuery({
+    queryKey: [...keys.predictions, status, limit], refetchInterval: status === "waiting" ? false : 4 * refreshEvery,
+    queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback", { params: { query: { status, limit } } })),
+  });
+}
+
 /** How many verdicts are missing until the next training run. */
 function Progress() {
-  const stats = usePredictionStats();
+  const stats = useQuery({
+    queryKey: [...keys.predictions, "stats"],
+    queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback/stats")),
+  });
   const waiting = usePredictions("waiting", perRetraining);
   const failed = [stats, waiting].find(({ error }) => error);
   if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
