@@ -45,7 +45,7 @@ function arm(): void {
 type Told = { ask: true } | { started: Session } | {
   /** The account that was signed out of. */
   ended: number;
-  /** Who of it; none from a page of an earlier release. */
+  /** Who of it; none from a page of an earlier release, which means everybody. */
   person?: number;
 };
 
