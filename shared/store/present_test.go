@@ -91,7 +91,7 @@ func TestJudgedBeforeStored(t *testing.T) {
 	db.ingested(t, judged("n1", 0, 22))
 	db.judge(t, judged("n1", 1030, 60))
 	i := db.only(t, 1031)
-	must.Hold(t, *i.Now.Value == 60 && i.Now.ValueAt.Equal(clock(1030)) && !i.Now.Within && !i.Now.Silent && i.Now.Sensors == 1,
+	must.Hold(t, *i.Now.Value == 60 && i.Now.ValueAt.Equal(clock(1030)) && !i.Now.Within && !i.Now.Silent && i.Now.Sensors == 1 && i.Now.Heard == 1,
 		"%s, now %+v", i.Worst.Reason, i.Now)
 	must.Hold(t, db.only(t, 2031).Now.Silent, "silent again: %+v", db.only(t, 2031).Now)
 	db.ingested(t, judged("n1", 1060, 55))

@@ -493,7 +493,8 @@ func (c conditions) setPresent(i *Incident, parts []Excursion, nodes map[string]
 		l := &c.sensors[k]
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
 		// A silence lasts until its node is heard, however late the service has been since.
-		silent := l.Silent(c.probe, c.now) || i.Cause == incident.Silent && nodes[l.NodeID]
+		silent := i.Cause == incident.Silent && nodes[l.NodeID] || l.Silent(c.probe, c.now) &&
+			!slices.ContainsFunc(parts, func(e Excursion) bool { return e.NodeID == l.NodeID && !c.silent(e) })
 		if here && l.Timestamp != nil && !silent {
 			i.Now.Heard++
 		}
