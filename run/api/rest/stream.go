@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -74,7 +75,7 @@ func JSONRows[T any](appendObject func(b []byte, item T) []byte) RowEncoder[T] {
 // AppendText writes a text as a cell of CSV (RFC 4180), and makes it safe if a spreadsheet would take
 // it for a formula (contract 5.4), by East Asian settings one with a wide sign too.
 func AppendText(b []byte, text string) []byte {
-	if strings.IndexAny(text, "=+-@\t\r\n＝＋－＠") == 0 {
+	if first, _ := utf8.DecodeRuneInString(text); strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) { // of an empty text none of these
 		text = "'" + text
 	}
 	if strings.ContainsAny(text, ",\"\r\n") || strings.HasPrefix(text, " ") {
