@@ -110,7 +110,6 @@ func (b *Bucket) Manifest(ctx context.Context, customer int64) (Manifest, error)
 // Load reads the artifacts that a customer's manifest names. A damaged one, or one of an
 // unknown version, is an error. bytes is their size together.
 func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pair, bytes int, err error) {
-	defer parallel.Recover(&err) // one customer's models must not end a function that serves all
 	pair.Manifest = m
 	for _, kind := range []struct {
 		name   string
@@ -123,14 +122,18 @@ func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pai
 		if kind.name == "" {
 			continue
 		}
-		content, err := b.Artifact(ctx, customer, kind.name)
-		if err == nil {
-			err = kind.decode(content)
-		}
+		err := func() (err error) {
+			defer parallel.Recover(&err) // one customer's models must not end a function that serves all
+			content, err := b.Artifact(ctx, customer, kind.name)
+			if err != nil {
+				return err
+			}
+			bytes += len(content)
+			return kind.decode(content)
+		}()
 		if err != nil {
 			return Pair{}, 0, fmt.Errorf("model %s: %w", kind.name, err)
 		}
-		bytes += len(content)
 	}
 	return pair, bytes, nil
 }

@@ -29,21 +29,23 @@ func Recover(err *error) {
 func For(n int, work func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup
-	var panicked atomic.Pointer[string]
+	var panicked atomic.Pointer[error]
 	for range min(runtime.GOMAXPROCS(0), n) {
 		group.Go(func() {
+			var err error
 			defer func() {
-				if value := recover(); value != nil {
-					panicked.Store(new(fmt.Sprintf("%v\n%s", value, debug.Stack())))
+				if err != nil {
+					panicked.Store(&err)
 				}
 			}()
+			defer Recover(&err)
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				work(i)
 			}
 		})
 	}
 	group.Wait()
-	if text := panicked.Load(); text != nil {
-		panic(*text)
+	if err := panicked.Load(); err != nil {
+		panic(*err)
 	}
 }
