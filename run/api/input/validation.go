@@ -43,7 +43,7 @@ func (Email) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 }
 
 // Resolve refuses what the grammar of message headers allows besides a plain address: display names, comments,
-// quoted local parts, hosts without a domain. Nor may two differ by what looks alike: invisible characters, or
+// quoted local parts, hosts without a domain. Nor may it have what makes two look alike: invisible characters, or
 // signs such as that of kelvin, whose small letter is ASCII's.
 func (e *Email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return Check(*e == "" || isPlainAddress(string(*e)), path.String(), InvalidEmail)

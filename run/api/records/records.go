@@ -153,7 +153,7 @@ func newTurns() *fairqueue.Queue[int64] {
 // read waits for its turn and reads the record without readings; done gives the turn to the next.
 func (h *Handlers) read(ctx context.Context, r *record) (done func(), err error) {
 	if done, err = h.turns.Acquire(ctx, fairqueue.Unknown, r.customer); err != nil {
-		return func() {}, err //nolint:wrapcheck // by the callers
+		return func() {}, err //nolint:wrapcheck // it says what it waited for
 	}
 	s := records.New(h.DB)
 	if r.members, err = s.Members(ctx, r.customer, r.room.RoomID, r.start, r.end); err == nil {
