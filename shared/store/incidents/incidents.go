@@ -421,7 +421,7 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 		i.Now = &Now{}
 	}
 	i.Silenced = true
-	nodes := map[string]bool{}
+	nodes, heard := map[string]bool{}, map[string]bool{}
 	counted := -1
 	var worst, best incident.Part // of all, and of those that count
 	var beyond float64            // orders those that are within their limit and have yet to clear
@@ -437,6 +437,7 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 		}
 		part, own := e.part(), math.Inf(-1)
 		part.NodeSilent = c.silent(e)
+		heard[e.NodeID] = heard[e.NodeID] || !part.NodeSilent
 		if value, _, known := c.value(e); known && e.Kind == incident.KindThreshold {
 			own = incident.Beyond(e.Quantity, e.Direction, e.LimitValue, value)
 			part.Excess = max(0, own)
@@ -467,13 +468,13 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 	}
 	if i.Now != nil {
 		i.Now.Worst, i.Now.Sensors = priority, len(nodes)
-		c.setPresent(i, parts, nodes)
+		c.setPresent(i, parts, nodes, heard)
 	}
 }
 
 // setPresent sets the present value, forecast and room of a lasting incident, from its excursions
-// that last, of nodes.
-func (c conditions) setPresent(i *Incident, parts []Excursion, nodes map[string]bool) {
+// that last, of nodes; heard are those that at least one of its excursions shows not to be silent.
+func (c conditions) setPresent(i *Incident, parts []Excursion, nodes, heard map[string]bool) {
 	value, at, known := c.value(i.Worst)
 	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {
@@ -493,8 +494,7 @@ func (c conditions) setPresent(i *Incident, parts []Excursion, nodes map[string]
 		l := &c.sensors[k]
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
 		// A silence lasts until its node is heard, however late the service has been since.
-		silent := i.Cause == incident.Silent && nodes[l.NodeID] || l.Silent(c.probe, c.now) &&
-			!slices.ContainsFunc(parts, func(e Excursion) bool { return e.NodeID == l.NodeID && !c.silent(e) })
+		silent := i.Cause == incident.Silent && nodes[l.NodeID] || l.Silent(c.probe, c.now) && !heard[l.NodeID]
 		if here && l.Timestamp != nil && !silent {
 			i.Now.Heard++
 		}
