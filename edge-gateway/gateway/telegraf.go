@@ -49,8 +49,8 @@ const indoors = "(?i)inlet|intake|ambient|probe"
 
 var (
 	machineParts = regexp.MustCompile("(?i)(^|[^a-z])p/?s[ _-]?[0-9]|psu|power.?supply|cpu|processor|dimm|gpu|fan|volt|current")
-	controller   = regexp.MustCompile("^ESP32$")                                // of Tasmota
-	absent       = regexp.MustCompile("^(Absent|Disabled|UnavailableOffline)$") // of Redfish: some say 0 °C
+	controller   = regexp.MustCompile("^ESP32$")                        // of Tasmota
+	absent       = []string{"Absent", "Disabled", "UnavailableOffline"} // states of Redfish: some say 0 °C
 )
 
 // defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
@@ -215,13 +215,18 @@ func (f *TelegrafField) star(name string) (string, bool) {
 // readings returns a reading for each field of a metric that measures a room, with its violation
 // if it cannot be read.
 func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading) {
+	if slices.Contains(absent, m.Tags["state"]) {
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.Fields)) {
 		for i := range fields {
 			f := &fields[i]
 			star, ok := f.star(name)
+			if !ok || f.Metric != "*" && f.Metric != m.Name {
+				continue
+			}
 			sensor := m.tag(f.NodeTags[len(f.NodeTags)-1])
-			if !ok || f.Metric != "*" && f.Metric != m.Name || !f.sensor.MatchString(sensor) ||
-				f.except != nil && f.except.MatchString(cmp.Or(star, sensor)) || absent.MatchString(m.Tags["state"]) {
+			if !f.sensor.MatchString(sensor) || f.except != nil && f.except.MatchString(cmp.Or(star, sensor)) {
 				continue
 			}
 			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano), tags: m.Tags}
