@@ -49,8 +49,7 @@ const indoors = "(?i)inlet|intake|ambient|probe"
 
 var (
 	machineParts = regexp.MustCompile("(?i)(^|[^a-z])p/?s[ _-]?[0-9]|psu|power.?supply|cpu|processor|dimm|gpu|fan|volt|current")
-	controller   = regexp.MustCompile("^ESP32$")                        // of Tasmota
-	absent       = []string{"Absent", "Disabled", "UnavailableOffline"} // states of Redfish: some say 0 °C
+	controller   = regexp.MustCompile("^ESP32$") // of Tasmota
 )
 
 // defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
@@ -215,7 +214,8 @@ func (f *TelegrafField) star(name string) (string, bool) {
 // readings returns a reading for each field of a metric that measures a room, with its violation
 // if it cannot be read.
 func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading) {
-	if slices.Contains(absent, m.Tags["state"]) {
+	switch m.Tags["state"] {
+	case "Absent", "Disabled", "UnavailableOffline": // of Redfish: some say 0 °C
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Fields)) {
