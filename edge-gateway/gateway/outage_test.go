@@ -373,6 +373,23 @@ func TestIdleGatewayAsksPubSub(t *testing.T) {
 	must.Eventually(t, "the next outage", up(false))
 }
 
+// TestStandbyFindsTheEndOfAnOutage has a gateway that no node calls and that asks every five minutes: its
+// health names the cause of an outage for no longer than a failing check's.
+func TestStandbyFindsTheEndOfAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSiteWith(t, gateway.Config{IdleProbe: 5 * time.Minute}, nil)
+		s.published.fail(errAway)
+		s.run()
+		synctest.Wait()
+		must.Contain(t, "health", s.health(), errAway.Error())
+		s.published.fail(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		must.Contain(t, "health a minute later", s.health(), `"status":"healthy"`)
+	})
+}
+
 // TestStopWhileAsking stops the program while Pub/Sub is asked: a publish that fails with it says nothing of
 // Pub/Sub, and one that has succeeded does.
 func TestStopWhileAsking(t *testing.T) {

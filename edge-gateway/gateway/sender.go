@@ -206,7 +206,11 @@ func (s *sender) probeIdle(ctx context.Context, interval time.Duration) {
 			s.publishProbe(ctx)
 		}
 		before = s.uplink.acknowledged()
-		if pause.For(ctx, interval) != nil {
+		wait := interval
+		if s.uplink.isDown() {
+			wait = min(wait, recheckFailing)
+		}
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 	}
