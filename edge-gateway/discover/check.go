@@ -43,7 +43,11 @@ func Check(ctx context.Context, i net.Interface, port int, own []netip.Addr) err
 			return fmt.Errorf("%s: %s is %s: %w", i.Name, Host, address, ErrWrongAddress)
 		}
 	}
-	return Connect(ctx, netip.AddrPortFrom(addresses[0], uint16(port))) //nolint:gosec // a port, from 1 to 65535
+	to := netip.AddrPortFrom(addresses[0], uint16(port)) //nolint:gosec // a port, from 1 to 65535
+	if err := Connect(ctx, to); err != nil {
+		return fmt.Errorf("%s: %s is %s: %w", i.Name, Host, addresses[0], err)
+	}
+	return nil
 }
 
 // Connect opens a fresh TCP connection, as a node does for each reading, and closes

@@ -528,7 +528,7 @@ func TestCheck(t *testing.T) {
 	// Whoever has the name is not there.
 	rival := hosts[0].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.99")})
 	must.Equal(t, "the other device says", "has the name", rival.line())
-	checked("nobody is at the address", play{}, "connect: ")
+	checked("nobody is at the address", play{}, "eth0: monitor-gateway.local is 192.168.77.99: connect: ")
 }
 
 // TestGatewayChecksItsName (contract 8.12) has a machine that no longer knows that the address is
