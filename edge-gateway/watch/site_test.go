@@ -201,7 +201,11 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 		i.Worst.Quantity = incident.DewPoint
 		w.service.add(incident.EventStarted, true, same, i)
 		until("02:03:00")
+		i.ID, i.StartTime = 43, time.Unix(2640, 0) // on site, before the clock was set
+		w.service.add(incident.EventStarted, true, same, i)
+		until("02:04:00")
 		all := messages(t, told)
+		must.Hold(t, !strings.Contains(all[3].Text, "1970"), "an invented time: %s", all[3].Text)
 		day := time.Now().Format(time.DateOnly)
 		must.Equal(t, "start", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nRack 3: 33.7 °C at 02:59:40\nSince "+day+" 02:59 CET\n"+
 			"Incident 41: http://service/incidents/41\nWhat to do in Hall A: Call 555 0100.", all[0].Text)

@@ -359,9 +359,11 @@ func (s *Step) message(event string, i *Incident) Message {
 		}
 		m.Text += "\n" + cmp.Or(deref(i.Worst.SensorName), m.Room) + ": " + text
 	}
-	if i.EndTime == nil {
+	switch {
+	case !reading.InCalendar(i.StartTime): // judged on site before the clock was set
+	case i.EndTime == nil:
 		m.Text += "\nSince " + in(i.StartTime, "2006-01-02 15:04 MST")
-	} else {
+	default:
 		m.Text += "\nFrom " + in(i.StartTime, "2006-01-02 15:04") + " to " + in(*i.EndTime, "2006-01-02 15:04 MST")
 	}
 	if i.ID > 0 {
