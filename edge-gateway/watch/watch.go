@@ -405,15 +405,17 @@ func (w *Watch) deliver(ctx context.Context, step *Step) {
 			w.reportDrills(ctx, batch)
 		case ctx.Err() != nil:
 			return // it is sent again by the next run
-		case now.Sub(batch[0].Due) > dropAfter:
-			log.ErrorContext(ctx, "not told within a day, dropped", "error", err.Error())
 		default:
 			log.WarnContext(ctx, "not told, tried again", "error", err.Error())
 			for _, j := range batch {
 				blocked[j.IncidentID] = now.Add(min(retryFirst<<min(failures[j.IncidentID], 10), retryMost))
 				failures[j.IncidentID]++
 			}
-			continue
+			batch = slices.DeleteFunc(batch, func(j job) bool { return now.Sub(j.Due) <= dropAfter })
+			if len(batch) == 0 {
+				continue
+			}
+			log.ErrorContext(ctx, "not told within a day, dropped", "messages", len(batch))
 		}
 		for _, j := range batch {
 			delete(blocked, j.IncidentID)

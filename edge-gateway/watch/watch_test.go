@@ -507,6 +507,21 @@ func TestHeartbeat(t *testing.T) {
 	must.Hold(t, beat.LastPoll >= 3600 && beat.LastSuccess == nil && beat.QueueAge == 0, "it says %+v", beat)
 }
 
+// TestOneOfADigestIsTooOld has a digest that cannot be sent: what has waited for a day is dropped, and the rest tried again.
+func TestOneOfADigestIsTooOld(t *testing.T) {
+	t.Parallel()
+	w := (&service{}).watched(t, "  - {name: a, command: [/bin/false]}")
+	w.state.Held["a"] = true
+	w.state.enqueue("a", time.Now().Add(-dropAfter), Message{Event: "start", IncidentID: 1})
+	w.state.enqueue("a", time.Now(), Message{Event: "start", IncidentID: 2})
+	runUntil(t, func(ctx context.Context) { w.deliver(ctx, &w.config.Steps[0]) }, "a message is dropped", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.state.Queue) < 2
+	})
+	must.Equal(t, "what waits", []string{"a start 2"}, w.state.queued())
+}
+
 // TestKeyIsReplaced has the API refuse the key of a watch that runs: once the new one is in its file
 // the watch goes on.
 func TestKeyIsReplaced(t *testing.T) {
