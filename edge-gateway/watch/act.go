@@ -29,8 +29,8 @@ const (
 	maxAnswer = 1 << 20 // of a notification service
 )
 
-// digest merges messages into that of the worst lasting incident or, if none lasts, the newest, with
-// all others in its text. Each incident is in it once: its first message has the present state, and
+// digest merges messages into that of the worst lasting incident, drills aside, or, if none lasts, the
+// newest, with all others in its text. Each incident is in it once: its first message has the present state, and
 // its end replaces that.
 func (s *state) digest(batch []job) Message {
 	var all []job
@@ -49,7 +49,7 @@ func (s *state) digest(batch []job) Message {
 	lines := make([]string, len(all))
 	for i, j := range all {
 		own := 0
-		if k := s.Incidents[j.IncidentID]; k != nil && j.Event != "end" {
+		if k := s.Incidents[j.IncidentID]; k != nil && j.Event != "end" && !j.Drill {
 			if own = 2 * incident.Severity(j.Severity).Rank(); !k.Incident.cleared() {
 				own++
 			}

@@ -181,6 +181,17 @@ func TestDigestOfUnknownSeverity(t *testing.T) {
 	must.Equal(t, "told", "EMERGENCY: Hall A: too hot", told.Title)
 }
 
+// TestDigestOfADrill has a fire beside an alarm drill: the message is not the drill's.
+func TestDigestOfADrill(t *testing.T) {
+	t.Parallel()
+	s := &state{Incidents: map[int64]*tracked{7: {}, 8: {}}}
+	fire, drill := hot(7), hot(8)
+	fire.Severity, drill.Drill = incident.Warning, true
+	told := s.digest([]job{{Message: message("start", &fire)}, {Message: message("start", &drill)}})
+	must.Equal(t, "told", "WARNING: Hall A: too hot, and 1 more", told.Title)
+	must.Equal(t, "it is a drill", false, told.Drill)
+}
+
 // TestMessageHasWhatANightNeeds checks all that a person needs at night, in the step's time zone.
 func TestMessageHasWhatANightNeeds(t *testing.T) {
 	t.Parallel()
