@@ -26,6 +26,7 @@ import (
 
 const (
 	maxOutput = 4096    // of a command, in the log
+	maxText   = 4000    // bytes for a notification service: Telegram, ntfy and others refuse more than 4096
 	maxAnswer = 1 << 20 // of a notification service
 )
 
@@ -79,6 +80,9 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 		err = failed
 	} else {
 		sender.Timeout = s.Timeout
+		if len(text) > maxText {
+			text = strings.ToValidUTF8(text[:maxText], "") + "…"
+		}
 		err = errors.Join(sender.Send(text, &types.Params{"title": title})...)
 	}
 	if err != nil {

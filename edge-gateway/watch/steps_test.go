@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging/logtest"
@@ -145,6 +147,22 @@ func TestTelegram(t *testing.T) {
 	api.Close()
 	err := send()
 	must.Hold(t, err != nil && !strings.Contains(err.Error(), "hunter22"), "without a server: %v", err)
+}
+
+// TestLongDigest sends a digest to Telegram, which refuses more than 4,096 characters.
+func TestLongDigest(t *testing.T) {
+	t.Parallel()
+	var received struct{ Text string }
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		must.Do(t, json.NewDecoder(r.Body).Decode(&received))
+	}))
+	defer api.Close()
+	digest := Message{Title: "CRITICAL: Hall A: too hot, and 40 more", Text: strings.Repeat("Rack 3: 33.7 °C\n", 500)}
+	for _, to := range destinations("telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops", api.URL) {
+		must.Get((&Step{URL: to, Timeout: time.Minute}).act(t.Context(), "Zurich", digest))(t)
+	}
+	must.Hold(t, len(received.Text) <= 4096, "%d bytes", len(received.Text))
+	must.Hold(t, strings.HasPrefix(received.Text, digest.Title) && utf8.ValidString(received.Text), "it is %q", received.Text)
 }
 
 // TestWebhook has receivers that redirect, and one whose answer has no end. Who answers a GET has no message.
