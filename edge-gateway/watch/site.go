@@ -189,7 +189,9 @@ func (w *Watch) judgeOnSite(ctx context.Context) {
 		case err == nil:
 			s.judge(w.config.Steps, &w.site, &w.live, why != "", now)
 		}
-		s.updateBlind(w.config.Steps, unseen, now)
+		if why != "" || !w.overviewAt.IsZero() { // else a start does not know yet whether the service answers
+			s.updateBlind(w.config.Steps, unseen, now)
+		}
 		return len(s.Queue)+len(s.Judged) != before || why != ""
 	})
 }

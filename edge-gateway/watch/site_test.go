@@ -525,8 +525,8 @@ func TestSnoozeOutlastsTheUplink(t *testing.T) {
 	must.Equal(t, "told once the snooze is over", 1, len(s.Queue))
 }
 
-// TestBlind has neither the API nor the gateway, or no node: that is told, and when it is over;
-// the standby of a pair tells nothing.
+// TestBlind has neither the API nor the gateway, or no node: that is told once, though the watch starts
+// again, and when it is over; the standby of a pair tells nothing.
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -547,7 +547,11 @@ func TestBlind(t *testing.T) {
 			w := newWorld(t, fmt.Sprintf("  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}\n", sent), normal)
 			until("02:00:00")
 			c.fail(w)
+			until("02:10:00")
+			w.end()
+			w.end = w.begin() // a start knows nothing anew
 			until("02:20:00")
+			must.Equal(t, "over too early", 0, len(w.with("told", "Over: ")))
 			must.Equal(t, "told", c.told, len(w.with("told", "CRITICAL: "+blindTitle+judgedOnSite)))
 			for _, flag := range []*bool{&w.cut, &w.down, &w.standby} {
 				w.set(flag, false)
