@@ -74,6 +74,7 @@ func TestDocument(t *testing.T) {
 		{"", register, `{"node_id":"n1"}`, 400, `ip_addr is required`},
 		{"", register, `{"ip_addr":"192.168.7.9"}`, 400, `node_id is required`},
 		{"", register, `{"node_id":"n1","ip_addr":"closet"}`, 400, `ip_addr must be an IP address`},
+		{"", register, `{"node_id":"n1","ip_addr":"fe80::1%` + longest + longest + `"}`, 400, `ip_addr must be an IP address`},
 		{"", register, `{"node_id":"n 1","ip_addr":"192.168.7.9"}`, 400, `node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got "n 1"`},
 		{"", register, `{"node_id":"","ip_addr":"192.168.7.9"}`, 400, `node_id is required`},
 		{"twice", register, `{"node_id":"n1","ip_addr":"10.0.0.5","ip_addr":"10.0.0.6"}`, 400, `field "ip_addr" is given twice`},

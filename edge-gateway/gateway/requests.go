@@ -37,7 +37,8 @@ func (in *registerRequest) validate() error {
 	if err := cmp.Or(validateNodeID(in.NodeID), missing(in.Address, "ip_addr")); err != nil {
 		return err //nolint:wrapcheck // it is one of ours
 	}
-	if _, err := netip.ParseAddr(in.Address); err != nil {
+	const longest = 64 // bytes of IPv6 with a zone; it stays in memory
+	if _, err := netip.ParseAddr(in.Address); err != nil || len(in.Address) > longest {
 		return errors.New("ip_addr must be an IP address")
 	}
 	return nil
