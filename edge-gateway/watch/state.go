@@ -317,10 +317,13 @@ func (s *state) notAhead(steps []Step, now time.Time) (moved bool) {
 	return moved
 }
 
-// waiting returns how long the oldest overdue message of a step has waited. One for a digest is not overdue.
+// waiting returns how long the oldest overdue message of a step has waited. One for a digest may wait for an hour.
 func (s *state) waiting(steps []Step, now time.Time) (age time.Duration) {
 	for _, j := range s.Queue {
-		if !s.Held[j.Step] && slices.ContainsFunc(steps, func(step Step) bool { return step.Name == j.Step }) {
+		if s.Held[j.Step] {
+			j.Due = j.Due.Add(time.Hour)
+		}
+		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == j.Step }) {
 			age = max(age, now.Sub(j.Due))
 		}
 	}
@@ -335,9 +338,8 @@ func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	if reached {
 		s.Sent[step], s.Succeeded = append(s.Sent[step], now), now
 	}
-	if len(batch) > 1 {
-		s.Held[step] = false
-	}
+	held := func(j job) bool { return j.Step == step && !j.Due.After(now) }
+	s.Held[step] = s.Held[step] && slices.ContainsFunc(s.Queue, held)
 }
 
 // message returns a step's message for an incident's event.

@@ -426,6 +426,27 @@ func TestFlood(t *testing.T) {
 	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
 }
 
+// TestDigestWaits has a digest of one message: it may wait for an hour, is overdue from then on, and is the last one.
+func TestDigestWaits(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
+	s, steps := newState(), []Step{{Name: "a", AtMost: new(1)}}
+	for id := range int64(2) {
+		s.enqueue("a", now, Message{Event: "start", IncidentID: id + 1})
+	}
+	batch, _ := s.next(&steps[0], nil, now)
+	s.sent("a", batch, true, now)
+	batch, _ = s.next(&steps[0], nil, now)
+	must.Equal(t, "sent at once", 0, len(batch))
+	must.Equal(t, "overdue within the hour", time.Duration(0), s.waiting(steps, now.Add(time.Hour)))
+	must.Equal(t, "overdue an hour later", time.Hour, s.waiting(steps, now.Add(2*time.Hour)))
+	now = now.Add(2 * time.Hour)
+	batch, _ = s.next(&steps[0], nil, now)
+	s.sent("a", batch, true, now)
+	s.enqueue("a", now, Message{Event: "start", IncidentID: 3})
+	must.Equal(t, "overdue after the digest", time.Minute, s.waiting(steps, now.Add(time.Minute)))
+}
+
 // TestDrillMessageSaysDrill also has an expected incident: nobody may mistake either for a fire.
 func TestDrillMessageSaysDrill(t *testing.T) {
 	t.Parallel()
