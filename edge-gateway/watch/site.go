@@ -179,7 +179,7 @@ func (w *Watch) judgeOnSite(ctx context.Context) {
 			w.log.InfoContext(ctx, "judging on site", "because", cmp.Or(why, "the service is back"), "judging", why != "")
 		}
 		w.why = why
-		before := len(s.Queue) + len(s.Judged)
+		before, last := len(s.Queue)+len(s.Judged), s.Last
 		var unseen string
 		switch {
 		case why != "" && err != nil:
@@ -192,7 +192,7 @@ func (w *Watch) judgeOnSite(ctx context.Context) {
 		if why != "" || !w.overviewAt.IsZero() { // else a start does not know yet whether the service answers
 			s.updateBlind(w.config.Steps, unseen, now)
 		}
-		return len(s.Queue)+len(s.Judged) != before || why != ""
+		return len(s.Queue)+len(s.Judged) != before || s.Last != last || why != ""
 	})
 }
 

@@ -544,7 +544,10 @@ func TestBlind(t *testing.T) {
 		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
 			normal := func(time.Time, int) float64 { return 22 + rand.Float64() } //nolint:gosec // a test
 			sent := filepath.Join(t.TempDir(), "told")
-			w := newWorld(t, fmt.Sprintf("  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}\n", sent), normal)
+			w := newWorld(t, fmt.Sprintf(`
+  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}
+  - {name: second, after: 25m, command: [/bin/true]} # whose message is withdrawn
+`, sent), normal)
 			until("02:00:00")
 			c.fail(w)
 			until("02:10:00")
@@ -553,11 +556,10 @@ func TestBlind(t *testing.T) {
 			until("02:20:00")
 			must.Equal(t, "over too early", 0, len(w.with("told", "Over: ")))
 			must.Equal(t, "told", c.told, len(w.with("told", "CRITICAL: "+blindTitle+judgedOnSite)))
-			for _, flag := range []*bool{&w.cut, &w.down, &w.standby} {
-				w.set(flag, false)
-			}
-			until("02:30:00")
+			w.set(&w.cut, false)
+			until("02:22:00")
 			must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
+			must.Equal(t, "all that is told", 2*c.told, len(w.with("told")))
 			for _, m := range messages(t, sent) {
 				must.Hold(t, !strings.Contains(m.Text, "://") && !strings.Contains(m.Text, "connect"),
 					"an error of the program is told to people: %s", m.Text)
