@@ -50,6 +50,13 @@ func (s *state) digest(batch []job) Message {
 	lines := make([]string, len(all))
 	for i, j := range all {
 		own := 0
+		later := func(k *tracked) bool { // of the same room and cause: its start may have come before this end
+			m := message("start", &k.Incident)
+			return k.Told[j.Step] > 0 && m.Room == j.Room && m.Cause == j.Cause && m.Drill == j.Drill
+		}
+		if j.Event == "end" && slices.ContainsFunc(slices.Collect(maps.Values(s.Incidents)), later) {
+			j.Title = strings.Replace(j.Title, ": ", ", but another lasts: ", 1)
+		}
 		if k := s.Incidents[j.IncidentID]; k != nil && j.Event != "end" && !j.Drill {
 			if own = 2 * incident.Severity(j.Severity).Rank(); !k.Incident.cleared() {
 				own++

@@ -426,6 +426,35 @@ func TestFlood(t *testing.T) {
 	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
 }
 
+// TestOverWhileAnotherLasts has the end of an incident wait for a mail server, until the room is too hot again. What is
+// critical comes first, and the end after it does not say that all is well.
+func TestOverWhileAnotherLasts(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
+	s, steps := newState(), []Step{{Name: "a", AtMost: new(9), zone: time.UTC}}
+	change := func(event incident.Event, id int64) {
+		i := hot(id)
+		s.apply(steps, Change{Event: event, Calls: event == incident.EventStarted, IncidentID: id, Incident: &i}, now)
+	}
+	var told []string
+	tell := func() {
+		batch, _ := s.next(&steps[0], nil, now)
+		told = append(told, s.digest(batch).Title)
+		s.sent("a", batch, true, now)
+	}
+	change(incident.EventStarted, 1)
+	tell()
+	change(incident.EventEnded, 1)
+	change(incident.EventStarted, 2)
+	tell()
+	tell()
+	change(incident.EventEnded, 2)
+	tell()
+	must.Equal(t, "told", []string{
+		"CRITICAL: Hall A: too hot", "CRITICAL: Hall A: too hot", "Over, but another lasts: Hall A: too hot", "Over: Hall A: too hot",
+	}, told)
+}
+
 // TestDigestWaits has a digest of one message: it may wait for an hour, is overdue from then on, and is the last one.
 func TestDigestWaits(t *testing.T) {
 	t.Parallel()
