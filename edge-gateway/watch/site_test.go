@@ -502,6 +502,29 @@ func TestJudgeGoesOn(t *testing.T) {
 	}
 }
 
+// TestOverForTheServiceAlone has the API say that an incident is over, by readings from before publishing failed,
+// while the room is too hot again: that is told. What is over by a change of its rule is not.
+func TestOverForTheServiceAlone(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	for resolution, want := range map[string][]string{
+		"cleared": {"a end 1 Hall A", "a start -1 Hall A"}, "rule_changed": {"a end 1 Hall A"},
+	} {
+		steps, s, known := []Step{{Name: "a", zone: time.UTC}}, newState(), hot(1)
+		s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
+		here := &site{
+			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
+			Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
+		}
+		l := hotSite(now, map[string]float64{"a": 33})
+		s.judge(steps, here, &l, true, now)
+		known.State, known.Resolution = "over", resolution
+		s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 1, Incident: &known}, now)
+		s.judge(steps, here, &l, true, now)
+		must.Equal(t, resolution, want, s.queued())
+	}
+}
+
 // TestSnoozeOutlastsTheUplink has the uplink come and go again before the service says anything of a snoozed incident.
 func TestSnoozeOutlastsTheUplink(t *testing.T) {
 	t.Parallel()

@@ -227,6 +227,11 @@ func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 		over = *now
 	}
 	over.ID, over.State = id, "over"
+	for _, j := range s.Judged {
+		if j.ID == id && over.ending() == "" { // what breaks on site is another one, of which nobody knows
+			j.Status.Lasting = false
+		}
+	}
 	s.update(steps, k, &over, at)
 	for _, step := range steps {
 		if k.Told[step.Name] > 0 {
