@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -20,8 +22,11 @@ type Live struct {
 	Time    time.Time  `json:"time"`             // by the gateway's clock, which dates readings
 	Standby bool       `json:"standby,omitzero"` // another gateway of the pair has the name
 	Uplink  string     `json:"uplink,omitzero"`  // why Pub/Sub is unavailable
-	Nodes   []LiveNode `json:"nodes"`            // that have sent a reading
+	Nodes   []LiveNode `json:"nodes"`            // that have sent a reading, by their ids; at most LivePage
 }
+
+// LivePage is the most nodes of an answer: the last hour of a large site is more than a client takes at once.
+const LivePage = 500
 
 // LiveNode is a node and its readings of the last hour.
 type LiveNode struct {
@@ -36,12 +41,13 @@ type LivePoint struct {
 	Humidity    *float64  `json:"humidity"`    // %
 }
 
-func (n *nodeTable) live(since time.Time) []LiveNode {
+func (n *nodeTable) live(since time.Time, after string) []LiveNode {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found := make([]LiveNode, 0, len(n.known))
-	for id, known := range n.known {
-		if len(known.window.entries) == 0 {
+	found := make([]LiveNode, 0, LivePage)
+	for _, id := range slices.Sorted(maps.Keys(n.known)) {
+		known := n.known[id]
+		if id <= after || len(found) == LivePage || len(known.window.entries) == 0 {
 			continue
 		}
 		node := LiveNode{NodeID: id, Points: []LivePoint{}}
@@ -55,13 +61,13 @@ func (n *nodeTable) live(since time.Time) []LiveNode {
 	return found
 }
 
-// LiveHandler answers GET /live?since=TIME, for the watch, on a unix socket whose owner and mode
-// say who may open it.
+// LiveHandler answers GET /live?since=TIME&after=NODE, for the watch, on a unix socket whose owner and
+// mode say who may open it.
 func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, r *http.Request) {
 		since, _ := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since")) // zero for another text
-		live := Live{Time: g.sender.clock().UTC(), Standby: standby(), Nodes: g.nodes.live(since)}
+		live := Live{Time: g.sender.clock().UTC(), Standby: standby(), Nodes: g.nodes.live(since, r.URL.Query().Get("after"))}
 		if down, _, reason := g.sender.uplink.state(); down {
 			live.Uplink = reason
 		}

@@ -199,15 +199,26 @@ func (w *Watch) judgeOnSite(ctx context.Context) {
 // readLive reads the gateway's readings from two minutes before the last call on, because a reading
 // may be dated back.
 func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
 	var since time.Time
 	if !w.live.time.IsZero() {
 		since = w.live.time.Add(-2 * time.Minute)
 	}
-	var answer gateway.Live
-	err := w.gateway.get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &answer)
-	return &answer, err
+	question := "/live?since=" + since.UTC().Format(time.RFC3339Nano) + "&after="
+	var all []gateway.LiveNode
+	for after := ""; ; after = all[len(all)-1].NodeID {
+		var answer gateway.Live
+		limited, cancel := context.WithTimeout(ctx, liveTimeout)
+		err := w.gateway.get(limited, question+after, &answer)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, answer.Nodes...)
+		if len(answer.Nodes) != gateway.LivePage {
+			answer.Nodes = all
+			return &answer, nil
+		}
+	}
 }
 
 // refresh reads the service's state, rules and sensors, and stores them when they have changed, or

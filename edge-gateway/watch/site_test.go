@@ -2,10 +2,13 @@ package watch
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,9 +17,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 )
 
 const nightSteps = `
@@ -500,6 +506,41 @@ func TestJudgeGoesOn(t *testing.T) {
 		}
 		must.Equal(t, name+": once it is back", c.onSite+c.back, len(s.Queue))
 	}
+}
+
+// TestLargeSite has a gateway whose last hour is too long for one answer.
+func TestLargeSite(t *testing.T) {
+	t.Parallel()
+	const nodes = 2000
+	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(t)
+	defer func() { _ = box.Close() }()
+	records, now := make([]outbox.Record, nodes), reading.TruncateTime(time.Now())
+	for i := range records {
+		records[i].Reading = reading.Reading{NodeID: fmt.Sprint("rack-inlet-temperature-", i), MessageID: "1", Time: now, Temperature: 22.25, Humidity: 45.25}
+		for age := time.Hour; age > 0; age -= 30 * time.Second {
+			records[i].Earlier = append(records[i].Earlier, outbox.Earlier{Time: now.Add(-age + time.Microsecond), Temperature: 2225, Humidity: 4525})
+		}
+	}
+	must.Do(t, errors.Join(box.AppendAll(records)...))
+	gone := gateway.PublishFunc(func(context.Context, gateway.Message) error { return errCut })
+	site := gateway.New(gateway.Config{}, gone, box, time.Now, logging.Discard())
+	for _, r := range records {
+		beat := strings.NewReader(fmt.Sprintf(`{"node_id":%q}`, r.Reading.NodeID))
+		site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/heartbeat", beat))
+	}
+	local := httptest.NewServer(site.LiveHandler(func() bool { return false }))
+	defer local.Close()
+	w := &Watch{gateway: &client{http: local.Client(), api: local.URL}}
+	answer, err := w.readLive(t.Context())
+	for errors.Is(err, context.DeadlineExceeded) { // a busy machine
+		answer, err = w.readLive(t.Context())
+	}
+	must.Do(t, err)
+	points, seen := 0, map[string]bool{}
+	for _, n := range answer.Nodes {
+		points, seen[n.NodeID] = points+len(n.Points), true
+	}
+	must.Equal(t, "nodes and readings", [2]int{nodes, nodes * 121}, [2]int{len(seen), points})
 }
 
 // TestOverForTheServiceAlone has the API say that an incident is over, by readings from before publishing failed,
