@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging/logtest"
@@ -147,22 +145,6 @@ func TestTelegram(t *testing.T) {
 	api.Close()
 	err := send()
 	must.Hold(t, err != nil && !strings.Contains(err.Error(), "hunter22"), "without a server: %v", err)
-}
-
-// TestLongDigest sends a digest to Telegram, which refuses more than 4,096 characters.
-func TestLongDigest(t *testing.T) {
-	t.Parallel()
-	var received struct{ Text string }
-	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		must.Do(t, json.NewDecoder(r.Body).Decode(&received))
-	}))
-	defer api.Close()
-	digest := Message{Title: "CRITICAL: Hall A: too hot, and 40 more", Text: strings.Repeat("Rack 3: 33.7 °C\n", 500)}
-	for _, to := range destinations("telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops", api.URL) {
-		must.Get((&Step{URL: to, Timeout: time.Minute}).act(t.Context(), "Zurich", digest))(t)
-	}
-	must.Hold(t, len(received.Text) <= 4096, "%d bytes", len(received.Text))
-	must.Hold(t, strings.HasPrefix(received.Text, digest.Title) && utf8.ValidString(received.Text), "it is %q", received.Text)
 }
 
 // TestWebhook has receivers that redirect, and one whose answer has no end. Who answers a GET has no message.
@@ -390,90 +372,6 @@ func TestHoursHoldBackCalls(t *testing.T) {
 	s.Queue = nil
 	at(2, "21:00:00", incident.EventStarted, true, "start 2026-03-03 08:00:00")
 	at(2, "22:00:00", incident.EventEnded, false)
-}
-
-// TestFlood has more messages than a step may send in an hour: what is critical comes first, and
-// the rest is one digest.
-func TestFlood(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
-	s := newState()
-	steps := []Step{{Name: "a", AtMost: new(2), zone: time.UTC}}
-	for id := range int64(6) {
-		i := hot(id + 1)
-		i.Severity = incident.Warning
-		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: i.ID, Incident: &i}, now)
-	}
-	critical := hot(6)
-	s.apply(steps, Change{Event: incident.EventWorse, Calls: true, IncidentID: 6, Incident: &critical}, now)
-	var sent [][]int64
-	for n := 0; n < 10 && len(s.Queue) > 0; n++ {
-		batch, wait := s.next(&steps[0], nil, now)
-		if batch == nil {
-			must.Equal(t, "wait", time.Hour, wait)
-			now = now.Add(time.Hour)
-			continue
-		}
-		var ids []int64
-		for _, j := range batch {
-			ids = append(ids, j.ID)
-		}
-		sent = append(sent, ids)
-		s.sent("a", batch, true, now)
-	}
-	must.Equal(t, "messages", [][]int64{{6}, {7}, {1, 2, 3, 4, 5}}, sent)
-	s.sent("a", []job{{}}, false, now.Add(time.Hour))
-	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
-}
-
-// TestOverWhileAnotherLasts has the end of an incident wait for a mail server, until the room is too hot again. What is
-// critical comes first, and the end after it does not say that all is well.
-func TestOverWhileAnotherLasts(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
-	s, steps := newState(), []Step{{Name: "a", AtMost: new(9), zone: time.UTC}}
-	change := func(event incident.Event, id int64) {
-		i := hot(id)
-		s.apply(steps, Change{Event: event, Calls: event == incident.EventStarted, IncidentID: id, Incident: &i}, now)
-	}
-	var told []string
-	tell := func() {
-		batch, _ := s.next(&steps[0], nil, now)
-		told = append(told, s.digest(batch).Title)
-		s.sent("a", batch, true, now)
-	}
-	change(incident.EventStarted, 1)
-	tell()
-	change(incident.EventEnded, 1)
-	change(incident.EventStarted, 2)
-	tell()
-	tell()
-	change(incident.EventEnded, 2)
-	tell()
-	must.Equal(t, "told", []string{
-		"CRITICAL: Hall A: too hot", "CRITICAL: Hall A: too hot", "Over, but another lasts: Hall A: too hot", "Over: Hall A: too hot",
-	}, told)
-}
-
-// TestDigestWaits has a digest of one message: it may wait for an hour, is overdue from then on, and is the last one.
-func TestDigestWaits(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
-	s, steps := newState(), []Step{{Name: "a", AtMost: new(1)}}
-	for id := range int64(2) {
-		s.enqueue("a", now, Message{Event: "start", IncidentID: id + 1})
-	}
-	batch, _ := s.next(&steps[0], nil, now)
-	s.sent("a", batch, true, now)
-	batch, _ = s.next(&steps[0], nil, now)
-	must.Equal(t, "sent at once", 0, len(batch))
-	must.Equal(t, "overdue within the hour", time.Duration(0), s.waiting(steps, now.Add(time.Hour)))
-	must.Equal(t, "overdue an hour later", time.Hour, s.waiting(steps, now.Add(2*time.Hour)))
-	now = now.Add(2 * time.Hour)
-	batch, _ = s.next(&steps[0], nil, now)
-	s.sent("a", batch, true, now)
-	s.enqueue("a", now, Message{Event: "start", IncidentID: 3})
-	must.Equal(t, "overdue after the digest", time.Minute, s.waiting(steps, now.Add(time.Minute)))
 }
 
 // TestDrillMessageSaysDrill also has an expected incident: nobody may mistake either for a fire.
