@@ -267,6 +267,21 @@ func TestRuleOfASensorIsForNoOther(t *testing.T) {
 	}
 }
 
+// TestNarrowerRuleEndsWhatTheWiderLeft at its sensor, where that judges no reading any more.
+func TestNarrowerRuleEndsWhatTheWiderLeft(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Rule{Limit: 27})
+	db.judge(t, judged("n1", 0, 30), judged("n2", 0, 30))
+	db.rule(t, incident.Rule{Limit: 35, Scope: incident.Scope{SensorID: "n1"}})
+	db.judge(t, judged("n1", 30, 30), judged("n2", 30, 30))
+	must.Equal(t, "excursions", []string{
+		"n2 warning 0–30 lasts: Temperature above 27.0 °C for 30 s, peak 30.0 °C",
+		"n1 warning 0–0 rule_changed: Temperature above 27.0 °C, peak 30.0 °C",
+	}, db.inWords(t, incidents.ExcursionQuery{}))
+	must.Equal(t, "memories", 1, db.count(t, `SELECT count(*) FROM rule_memory`, nil))
+}
+
 // TestLateReadingJoinsTwoIncidents shows the older id living on, and the younger redirecting.
 func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	t.Parallel()

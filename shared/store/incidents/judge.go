@@ -313,6 +313,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 			return fmt.Errorf("rule %d: %w", rule.ID, err)
 		}
 	}
+	w.endDisplaced()
 	for _, f := range j.Findings {
 		w.judgeFinding(f)
 	}

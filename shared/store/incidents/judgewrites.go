@@ -105,6 +105,21 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	return nil
 }
 
+// endDisplaced ends what rules of the customer's have left at the node that a narrower one has displaced since.
+func (w *writes) endDisplaced() {
+	for id := range w.memory {
+		if _, own := w.changed[id]; !own || slices.ContainsFunc(w.rules, func(r incident.Rule) bool { return r.ID == id }) {
+			continue
+		}
+		w.touch(w.excursions[id]...)
+		w.batch.Queue(`
+			WITH memory AS (DELETE FROM rule_memory WHERE channel = @channel AND node_id = @node AND rule_id = @rule)
+			UPDATE excursions SET lasting = false, resolution = 'rule_changed'
+			WHERE channel = @channel AND node_id = @node AND rule_id = @rule AND lasting AND merged_into IS NULL`,
+			store.Args{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": id})
+	}
+}
+
 func (w *writes) causeOf(f incident.Finding) incident.Cause {
 	return Excursion{Kind: f.Kind, Quantity: f.Quantity, Direction: incident.Above, Finding: new(newFinding(f, w.judged.Time))}.part().Cause
 }
