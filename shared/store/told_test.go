@@ -205,6 +205,14 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	must.Equal(t, "now all of the second gateway", []string{"silent critical actual 300 breaks  4", "silent critical actual 300 breaks  2"}, db.roomIncidents(t, db.anna, 0))
 	must.Equal(t, "the room's redirects", 0, len(db.roomIncidents(t, db.anna, db.annasRoom)))
 	must.Equal(t, "Bruno's", 0, len(db.changes(t, db.bruno)))
+	// Who found them silent was cut off before telling it, and they are heard again.
+	db.sql(t, `DELETE FROM room_incidents`, nil)
+	for k := range 6 {
+		db.heardBy(t, []string{"gw-a", "gw-a", "gw-b"}[k/2], judged(fmt.Sprint("n", k), 605, 22).Reading)
+	}
+	db.settle(t, 610)
+	must.Equal(t, "untold until it was over", []string{"silent critical actual 300 lasts 605 2", "silent critical actual 300 lasts 605 4"},
+		slices.Sorted(slices.Values(db.roomIncidents(t, db.anna, 0))))
 }
 
 // TestSilentNodeOfAGateway is not the gateway's silence: a sensor of it reports, or it is its only node.

@@ -119,8 +119,8 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		WHERE e.customer_id = @customer AND e.lasting AND e.merged_into IS NULL
 		  AND (i.id IS NULL OR NOT i.lasting OR i.merged_into IS NOT NULL OR (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (`+excursionPlace+`))
 		UNION ALL
-		-- What the version before began and ended between two looks.
-		SELECT COALESCE(e.room_id, 0), CASE WHEN e.room_id IS NULL THEN e.node_id ELSE '' END, '', e.start_time
+		-- What began and ended between two looks.
+		SELECT `+excursionPlace+`, e.start_time
 		FROM excursions e
 		WHERE e.customer_id = @customer AND NOT e.lasting AND e.merged_into IS NULL AND e.incident_id IS NULL`,
 		store.Args{"customer": customerID, "now": now, "gap": incident.JoinGap, "standing": incident.StandingAfter},
