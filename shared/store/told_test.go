@@ -252,6 +252,30 @@ func TestSettleAllIsForEverybody(t *testing.T) {
 	}
 }
 
+// TestDiscoveredNodeIsMissedForADay: then what lasted of it ends, too, since there is no sensor that could be deleted.
+func TestDiscoveredNodeIsMissedForADay(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	discovered := judged("tried", 0, 60)
+	discovered.Channel = reading.Channel(db.anna)
+	db.ingested(t, discovered, judged("n1", 0, 60))
+	lasting := func(hours int) (all []string) {
+		t.Helper()
+		for range 2 { // what the first ends has been over for ten minutes
+			must.Do(t, db.SettleAll(t.Context(), clock(hours*3600)))
+			hours++
+		}
+		for _, i := range db.lasting(t, hours*3600) {
+			all = append(all, fmt.Sprint(i.Cause, " ", i.NodeID))
+		}
+		slices.Sort(all)
+		return all
+	}
+	must.Equal(t, "within the day", []string{"silent ", "silent tried", "too_hot ", "too_hot tried"}, lasting(20))
+	must.Equal(t, "after it", []string{"silent ", "too_hot "}, lasting(24))
+	must.Equal(t, "memories", 1, db.count(t, `SELECT count(*) FROM rule_memory`, nil))
+}
+
 // TestWithdrawnByALateReading tells an incident that a late reading shows never to have been.
 func TestWithdrawnByALateReading(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,20 @@ const silenceRule = -3
 
 // SettleAll calls [Store.Settle] for every customer with something due: an incident, a silence
 // or a missing quantity lasts, or a node or a quantity has been quiet long enough to count as
-// silent and is not recorded as such.
+// silent and is not recorded as such. It also ends what lasts of discovered nodes that are no longer missed.
 func (s Store) SettleAll(ctx context.Context, now time.Time) error {
+	forgotten := s.db.Exec(ctx, `
+		WITH gone AS (
+		    UPDATE excursions e
+		    SET lasting = false, resolution = 'sensor_deleted'
+		    FROM node_state n
+		    WHERE e.lasting AND e.merged_into IS NULL AND e.kind <> 'silence' AND e.sensor_name = ''
+		      AND n.channel = e.channel AND n.node_id = e.node_id AND n.timestamp <= @now::timestamptz - @discovered::interval
+		      AND NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = e.customer_id AND s.node_id = e.node_id)
+		    RETURNING e.channel, e.node_id
+		)
+		DELETE FROM rule_memory m USING gone g WHERE m.channel = g.channel AND m.node_id = g.node_id`,
+		store.Args{"now": now, "discovered": discoveredSilence}, "end what lasts of nodes that are gone")
 	customers, err := store.Values[int64](ctx, s.db, `
 		SELECT customer_id FROM room_incidents WHERE lasting AND merged_into IS NULL
 		UNION
@@ -40,7 +52,7 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 		       OR EXISTS (SELECT FROM sensors s WHERE s.customer_id = COALESCE(NULLIF(n.channel, 0), h.customer_id) AND s.node_id = n.node_id))`,
 		store.Args{"now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings, "discovered": discoveredSilence},
 		"customers with something due")
-	errs := []error{err}
+	errs := []error{forgotten, err}
 	for _, customer := range customers { // the error of one must not stop the others
 		errs = append(errs, s.Settle(ctx, customer, now))
 	}
