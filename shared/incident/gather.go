@@ -440,10 +440,11 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		s.TakenAt, s.SnoozedUntil = time.Time{}, time.Time{}
 		level, allStanding = s.Level(g, now)
 	}
-	call := func(e Event, at time.Time) { // open again; while windows cover all of it, the end of these calls
-		add(e, at, !g.Silenced())
+	call := func(e Event, at time.Time) { // open again; while windows cover what breaks, or nothing does, what comes calls
+		quiet := !g.Breaking() || g.Silenced()
+		add(e, at, !quiet)
 		open()
-		if s.Known = s.Known.Above(level); g.Silenced() {
+		if s.Known = s.Known.Above(level); quiet {
 			s.Known = level
 		}
 	}

@@ -366,6 +366,15 @@ func TestSnoozeEnds(t *testing.T) {
 	l.look(60, hot)
 	must.Equal(t, "over before", []string{"ended"}, l.look(80, hot))
 	must.Equal(t, "nothing is snoozed, and it has its holder", true, l.status.SnoozedUntil.IsZero() && l.status.TakenAt.Equal(minute(51)))
+	back := part(2, "a", incident.TooHot, 100, lasts)
+	l.look(100, back)
+	l.take(101, back)
+	l.status.SnoozedUntil = minute(115)
+	back.Lasting, back.End = false, minute(110)
+	l.look(110, back)
+	must.Equal(t, "its end when all is clear", []string{"snooze_ended"}, l.look(115, back))
+	back.Lasting, back.End = true, minute(116)
+	must.Equal(t, "back, and nobody has it", []string{"came_back", "worse!"}, l.look(116, back))
 }
 
 // TestMaintenanceEnds calls for what people do not know yet, and says so of what they know.
