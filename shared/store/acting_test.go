@@ -239,6 +239,19 @@ func TestTakenCallsForMoreOnly(t *testing.T) {
 	must.Equal(t, "calls after it was taken when it had cleared", before, db.calls(t))
 }
 
+// TestGivenBackWhenAllIsClear wakes nobody before it comes back.
+func TestGivenBackWhenAllIsClear(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, judged("n1", 0, 60))
+	id := db.only(t, 0).ID
+	db.act(t, id, 10, incident.EventTaken)
+	db.judge(t, judged("n1", 60, 20))
+	db.act(t, id, 120, incident.EventGivenBack)
+	db.judge(t, judged("n1", 180, 60))
+	must.Equal(t, "told", []string{"started!", "taken", "cleared", "given_back", "came_back", "worse!"}, db.changes(t, db.anna))
+}
+
 // TestWhoSnoozedHadItAtItsEnd has a snooze outlast its incident: it promises no call any more, and who had it still
 // did after another of the room has begun.
 func TestWhoSnoozedHadItAtItsEnd(t *testing.T) {

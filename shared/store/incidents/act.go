@@ -83,7 +83,10 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		}
 		log := []change{{
 			Incident: id, Room: found.RoomID, Person: a.By, Comment: a.Comment,
-			Transition: incident.Transition{Event: event, At: now, Calls: event == incident.EventGivenBack && !found.Late && !g.Silenced()},
+			Transition: incident.Transition{
+				Event: event, At: now,
+				Calls: event == incident.EventGivenBack && !found.Late && !g.Silenced() && (g.Breaking() || found.DrillID != 0),
+			},
 		}}
 		if event == incident.EventHandedOver {
 			log[0].Comment = "to " + a.To
@@ -174,7 +177,7 @@ func (a Action) perform(found lockedIncident, g incident.Gathered, now time.Time
 	default:
 		return after, holder, fmt.Errorf("%q is no action", a.Event)
 	}
-	if len(g.Parts) == 0 { // it has cleared: the known level stays for when it comes back
+	if len(g.Parts) == 0 && a.Event != incident.EventGivenBack { // it has cleared: the known level stays for when it comes back
 		after.Known = before.Known
 	}
 	return after, holder, nil
