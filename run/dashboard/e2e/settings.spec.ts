@@ -85,6 +85,9 @@ test("days and times that are typed are those of the chosen zone, not of the bro
   const range = new URL((await listed).url()).searchParams;
   expect([range.get("start_time"), range.get("end_time")])
     .toEqual(["2026-03-27T15:00:00.000Z", "2026-03-29T15:00:00.000Z"]);
+  // An address that was cut off has no day.
+  await page.goto(url("/incidents?state=all&from=2026-0&to=2026-03-29"));
+  await expect(page.getByText("0 incidents, newest first.")).toBeVisible();
 
   await page.goto(url("/audit"));
   await page.getByLabel("From").fill("2026-03-28T10:00");

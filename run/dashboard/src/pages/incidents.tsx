@@ -39,8 +39,10 @@ function useFilter() {
     return next;
   }, { replace: true });
   // A day begins on the clocks by which incidents are shown; the last one is shown whole.
-  const day = (name: string, whole = 0) =>
-    (search.get(name) ? instantOf(Date.parse(search.get(name) ?? "") + whole, shownZone()) : undefined);
+  const day = (name: string, whole = 0) => {
+    const date = Date.parse(search.get(name) ?? "");
+    return Number.isNaN(date) ? undefined : instantOf(date + whole, shownZone());
+  };
   const cause = search.get("cause");
   return {
     set, shown: views.find(([view]) => view === search.get("state"))?.[0] ?? "",
