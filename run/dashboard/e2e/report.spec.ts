@@ -1,6 +1,6 @@
 // The report of a month: on the page, on paper, and as a file.
 import { readFile } from "node:fs/promises";
-import { addRoom, addSensor, expect, expectAccessible, sendReading, signUp, test } from "./user";
+import { addRoom, addSensor, expect, expectAccessible, sendReading, signUp, test, url } from "./user";
 import { query } from "./seed";
 import { excursion } from "../tests/excursion";
 import { incident } from "../tests/incident";
@@ -54,6 +54,19 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   await expect(page.getByRole("button", { name: "Print" })).toBeHidden();
   await expect(row).toBeVisible();
   await page.screenshot({ path: `${pictures}report-print.png`, fullPage: true });
+});
+
+test.describe("in a language of another calendar", () => {
+  test.use({ locale: "fa-IR" });
+  test("months have the names of what they are", async ({ page }) => {
+    await signUp(page);
+    await addRoom(page, "Hall");
+    await page.goto(url("/reports"));
+    const month = await page.getByLabel("Month", { exact: true }).inputValue();
+    const name = new Intl.DateTimeFormat("fa-IR", { calendar: "gregory", month: "long", year: "numeric" })
+      .format(Date.parse(`${month}-15`));
+    await expect(page.getByRole("heading", { name: `All rooms, ${name}` })).toBeVisible();
+  });
 });
 
 test("every incident and silence of a month is listed, however many pages they are", async ({ page }) => {

@@ -75,3 +75,11 @@ test("times are those of the zone that the user wants", () => {
   vi.useRealTimers();
   setDisplay({ unit: "°C", zone: "" });
 });
+
+test("the hour that comes twice when clocks are set back says which it is", () => {
+  setDisplay({ unit: "°C", zone: "Europe/Berlin" });
+  const shown = (minutes: number) => localTime(Date.UTC(2026, 9, 25, 0, minutes));
+  expect(shown(15)).not.toBe(shown(75));
+  for (const once of [-15, 135]) expect(shown(once)).not.toMatch(/GMT|CES?T/);
+  setDisplay({ unit: "°C", zone: "" });
+});

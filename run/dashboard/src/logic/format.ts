@@ -109,12 +109,17 @@ export function shownZone(): string {
   return display.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
-/** A time in the zone that the user wants, on the clock of the browser's language: 24 hours or 12. */
+/** A time in the zone that the user wants, on the clock of the browser's language: 24 hours or 12. Of the hour that
+ * comes twice when clocks are set back it says which. Months are the calendar's of inputs and reports. */
 export function timeIn(time: number, options: Intl.DateTimeFormatOptions): string {
   const key = JSON.stringify(options);
-  const format = formats.get(key) ?? new Intl.DateTimeFormat(undefined, { timeZone: shownZone(), ...options });
+  const format = formats.get(key)
+    ?? new Intl.DateTimeFormat(undefined, { timeZone: shownZone(), calendar: "gregory", ...options });
   formats.set(key, format);
-  return format.format(time);
+  const shown = format.format(time);
+  const twice = options.hour && !options.timeZoneName
+    && [-3_600_000, 3_600_000].some((by) => format.format(time + by) === shown);
+  return twice ? timeIn(time, { ...options, timeZoneName: "short" }) : shown;
 }
 
 /** A day, with its year unless that is this one. */
