@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { inputTime, inputValue, instantOf, occurrences, recurrence, type Window } from "../src/logic/maintenance";
+import {
+  inputInstant, inputTime, inputValue, instantOf, occurrences, recurrence, type Window,
+} from "../src/logic/maintenance";
 
 const window = (more: Partial<Window>): Window => ({
   id: 1, start_time: "2026-03-02T07:00:00Z", duration_s: 7200, time_zone: "Europe/Zurich", weekdays: [], until: null,
@@ -22,6 +24,17 @@ test.each([
 test("an input shows the clocks of a zone, and is read by them", () => {
   expect(inputValue(at("2026-07-01T12:00:00Z"), "America/New_York")).toBe("2026-07-01T08:00");
   expect(inputTime("2026-07-01T08:00", "America/New_York")).toBe(at("2026-07-01T12:00:00Z"));
+});
+
+test("an input that nobody changed keeps its instant, of an hour that comes twice too", () => {
+  for (const [zone, ...instants] of [
+    ["Europe/Berlin", "2026-10-25T00:30:00.000Z", "2026-10-25T01:30:00.000Z"],
+    ["America/St_Johns", "2026-11-01T04:00:00.000Z", "2026-11-01T05:00:00.000Z"],
+  ] as const) {
+    for (const given of instants) expect(inputInstant(inputValue(at(given), zone), zone, at(given))).toBe(given);
+  }
+  expect(inputInstant("2026-10-25T04:30", "Europe/Berlin", at("2026-10-25T00:30:00Z")))
+    .toBe("2026-10-25T03:30:00.000Z");
 });
 
 test("a weekly window begins at the same time of day, summer and winter", () => {

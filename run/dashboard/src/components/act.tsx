@@ -19,7 +19,8 @@ export default function Act({ incident, action, onClose }: {
   const [to, setTo] = useState("");
   // On the clocks that everything else is shown by.
   const zone = shownZone();
-  const [until, setUntil] = useState(() => inputValue(now + hour, zone));
+  const [soon] = useState(now + hour);
+  const [until, setUntil] = useState(() => inputValue(soon, zone));
   const { name, says } = actions[action];
   const persons = usePersons().data;
   const holder = persons?.find((person) => person.name === to.trim());
@@ -36,7 +37,7 @@ export default function Act({ incident, action, onClose }: {
           const said = comment.trim();
           await act(incident, {
             action, ...(said && { comment: said }), ...(action === "hand_over" && { to: to.trim() }),
-            ...(action === "snooze" && { until: inputInstant(until, zone) }),
+            ...(action === "snooze" && { until: inputInstant(until, zone, soon) }),
           });
           await refresh(keys.live);
           onClose();

@@ -32,8 +32,12 @@ export function inputTime(value: string, zone: string): number {
   return instantOf(Date.parse(`${value}Z`), zone);
 }
 
-/** The same as the API takes it. */
-export const inputInstant = (value: string, zone: string) => new Date(inputTime(value, zone)).toISOString();
+/** The same as the API takes it. An input that nobody changed keeps the instant it was given, which may be either
+ * of an hour that comes twice. */
+export function inputInstant(value: string, zone: string, given = NaN): string {
+  const kept = !Number.isNaN(given) && inputValue(given, zone) === value;
+  return new Date(kept ? given : inputTime(value, zone)).toISOString();
+}
 
 export interface Occurrence {
   window: Window;

@@ -106,8 +106,9 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
 
 function WindowForm({ window, onClose }: { window: Window | undefined; onClose: () => void }) {
   const [zone, setZone] = useState(window && window.weekdays.length > 0 ? window.time_zone : shownZone());
-  const [start, setStart] = useState(() =>
-    inputValue(window ? Date.parse(window.start_time) : Math.ceil(serviceTime() / 3_600_000) * 3_600_000, zone));
+  const [given] = useState(() =>
+    (window ? Date.parse(window.start_time) : Math.ceil(serviceTime() / 3_600_000) * 3_600_000));
+  const [start, setStart] = useState(() => inputValue(given, zone));
   const [hours, setHours] = useState(String((window?.duration_s ?? 7200) / 3600));
   const [days, setDays] = useState<readonly number[]>(window?.weekdays ?? []);
   const [repeats, setRepeats] = useState(days.length > 0);
@@ -125,7 +126,7 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     .map((name) => [name, name] as const);
   const save = async (confirm: boolean) => {
     const body = {
-      start_time: inputInstant(start, zone), duration_s: Number(hours) * 3600, time_zone: zone,
+      start_time: inputInstant(start, zone, given), duration_s: Number(hours) * 3600, time_zone: zone,
       weekdays: repeats ? [...days] : [],
       ...(repeats && until && { until: inputInstant(until, zone) }),
       ...(comment.trim() && { comment: comment.trim() }), ...scope, confirm,
