@@ -184,3 +184,14 @@ test("the wall on a phone has its rooms one below the other", async ({ page }) =
     expect(gap, `above room ${i + 1}`).toBeLessThan(40);
   }
 });
+
+test.describe("a laptop at 400 %", () => {
+  test.use({ viewport: { width: 341, height: 164 } });
+  test("has its pixels for the page", async ({ page }) => {
+    await signUp(page);
+    await page.goto(url("/rules"));
+    await page.getByRole("button", { name: "Add these rules" }).scrollIntoViewIfNeeded();
+    await expect(page.getByRole("navigation", { name: "Pages" })).not.toBeInViewport();
+    await expect(page.getByRole("link", { name: "Coldaisle" })).not.toBeInViewport();
+  });
+});
