@@ -269,6 +269,8 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await expect(dialog.getByText("No incident is going on there now.")).toBeVisible();
   await dialog.getByLabel("Attic").check();
   await expect(dialog.getByText("Attic is too hot: Window, Temperature above 50.0 °C", { exact: false })).toBeVisible();
+  await dialog.getByLabel("Begins").fill("120266-03-01T10:00");
+  await expect(dialog.getByLabel("Begins"), "a year of six digits").toHaveJSProperty("validity.rangeOverflow", true);
   // Yesterday, every day: its zone's midnight is within it.
   await dialog.getByLabel("Begins").fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 16));
   await dialog.getByLabel("Lasts, hours").fill("22");

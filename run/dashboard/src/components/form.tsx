@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
+import { lastInput } from "../logic/maintenance";
 import { useOnce } from "./action";
 import { StatusMark } from "./states";
 
@@ -26,7 +27,8 @@ export function Field(props: {
       <label for={id}>{label}</label>
       <input
         id={id} aria-describedby={hint || error ? `${id}-hint` : undefined} aria-invalid={error ? true : undefined}
-        onInput={(event) => onInput(event.currentTarget.value)} {...input} required={props.required ?? true}
+        onInput={(event) => onInput(event.currentTarget.value)} required={props.required ?? true}
+        max={input.type === "datetime-local" ? lastInput : undefined} {...input}
         onBeforeInput={input.type === "number" ? insertNumber : undefined}
       />
       {(error || hint) && <p id={`${id}-hint`} class={error ? "error" : "hint"}>{error || hint}</p>}

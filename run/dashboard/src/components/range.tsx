@@ -4,7 +4,7 @@ import { messageOf } from "../api/client";
 import { downloadReadings } from "../api/download";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
-import { inputTime, inputValue } from "../logic/maintenance";
+import { inputTime, inputValue, lastInput } from "../logic/maintenance";
 import { lengths, zoomedOut, type Period, type Range } from "../logic/range";
 
 export function RangeBar(props: {
@@ -35,9 +35,9 @@ export function RangeBar(props: {
       <button type="button" onClick={() => onChange(zoomedOut(start, end, serviceTime()))}>Zoom out</button>
       <button type="button" {...{ popovertarget: "custom-range" }}>Custom</button>
       <form id="custom-range" class="menu" popover="auto" onSubmit={show}>
-        <label>From <input type="datetime-local" value={from} required
+        <label>From <input type="datetime-local" value={from} required max={lastInput}
           onInput={(event) => setFrom(event.currentTarget.value)} /></label>
-        <label>to <input type="datetime-local" value={to} required min={from}
+        <label>to <input type="datetime-local" value={to} required min={from} max={lastInput}
           onInput={(event) => setTo(event.currentTarget.value)} /></label>
         <button>Show</button>
       </form>

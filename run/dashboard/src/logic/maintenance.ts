@@ -22,6 +22,9 @@ export function instantOf(shown: number, zone: string): number {
   return shown - (wall(first, zone) - first);
 }
 
+/** The last time that an input takes: without one Chromium lets six digits be typed for a year. */
+export const lastInput = "9999-12-31T23:59";
+
 /** What an input of type datetime-local shows for an instant in a zone. */
 export function inputValue(time: number, zone: string): string {
   return new Date(wall(time, zone)).toISOString().slice(0, 16);

@@ -9,7 +9,7 @@ import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { toldOf } from "../logic/audit";
 import { shownZone } from "../logic/format";
-import { inputInstant } from "../logic/maintenance";
+import { inputInstant, lastInput } from "../logic/maintenance";
 
 interface Filter {
   actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string;
@@ -106,7 +106,7 @@ function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
       {fields.map(([name, label, type, example]) => (
         <div key={name} class="field">
           <label for={name}>{label}</label>
-          <input id={name} name={name} type={type} placeholder={example} />
+          <input id={name} name={name} type={type} placeholder={example} max={lastInput} />
         </div>
       ))}
       <button class="primary">Filter</button>
