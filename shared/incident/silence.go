@@ -71,8 +71,11 @@ func (c SilenceCause) words() string {
 // usually one every 30 s; its gateway is silent".
 func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCause, now time.Time) string {
 	text := "No reading for " + silentFor(now.Sub(newest))
-	if interval >= time.Second {
-		text += ", usually one every " + InWords(interval)
+	switch { // the interval is a mean, which InWords would cut
+	case interval >= 2*time.Minute:
+		text += ", usually one every " + InWords(interval.Round(time.Minute))
+	case interval >= time.Second:
+		text += fmt.Sprintf(", usually one every %.0f s", interval.Seconds())
 	}
 	return text + cause.words()
 }
