@@ -347,11 +347,17 @@ func setWorst(all []Incident, worst []Excursion, now time.Time) {
 		if i.DrillID != 0 {
 			i.Worst.Reason = incident.Rule{Quantity: worst[k].Quantity, Direction: worst[k].Direction, Limit: worst[k].LimitValue}.DescribeDrill()
 		}
-		if i.GatewayID != "" && i.Lasting {
-			if slices.ContainsFunc(worst, func(e Excursion) bool { return e.IncidentID == i.ID && e.Where == incident.UplinkDown }) {
-				i.Worst.Where = incident.UplinkDown
+		if i.GatewayID != "" && i.Lasting && i.Now.Sensors > 0 { // else all have been heard
+			newest := i.Worst.PeakTime // of all its nodes: one may have been silent before
+			for _, e := range worst {
+				if e.IncidentID != i.ID {
+					continue
+				}
+				if newest = reading.Later(newest, e.PeakTime); e.Where == incident.UplinkDown {
+					i.Worst.Where = e.Where
+				}
 			}
-			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, i.Worst.PeakTime, i.Worst.Where, now)
+			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, newest, i.Worst.Where, now)
 		}
 	}
 }
