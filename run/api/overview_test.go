@@ -269,14 +269,14 @@ func TestSentence(t *testing.T) {
 		"taken": {warming, func(a *testCustomer, _ int64) {
 			a.act(t, a.incidents(t, "")[0].ID, `"action":"hand_over","to":"Anna"`)
 		}, taken},
-		"silenced alone": {readings{"n1": {22, 22}}, func(a *testCustomer, room int64) {
+		"silenced alone": {readings{"n1": {28, 28}}, func(a *testCustomer, room int64) {
 			a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
-			a.judge(t, "n1", time.Now(), 22)
+			a.judge(t, "n1", time.Now(), 28)
 			body, _ := a.overview(t, "")
 			must.Equal(t, "before maintenance", "warning", body.Sentence.Tone)
 			began := time.Now().Add(-time.Minute).Format(time.RFC3339)
 			a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, room))
-		}, shownSentence{Says: "maintenance", Tone: "note"}},
+		}, shownSentence{Says: "maintenance", Tone: "note", Outside: 1}},
 		"service late":              {readings{"n1": {22, 22}}, late, shownSentence{Says: "service_late", Tone: "note"}},
 		"service late, and too hot": {warming, late, hot},
 	} {

@@ -96,7 +96,7 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 		said.Says = "service_late"
 	case b.Counts.Reporting == 0:
 		said.Says = "no_sensor_reports"
-	case farthest != nil:
+	case farthest != nil && len(lasting) == 0: // else a limit may be broken in maintenance
 		said.Says, said.SensorID, said.Sensor = "outside_recommended", &farthest.ID, &farthest.Name
 		said.Quantity, said.Value, said.Limit = new(string(broken.Quantity)), &measured, &broken.Limit
 		for _, r := range b.Rooms {
