@@ -160,7 +160,7 @@ func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 	switch {
 	case l.JudgedBy == "":
 		return "nothing"
-	case heard < enoughHalfHours && !anomalous: // else it was judged
+	case heard < enoughHalfHours && !anomalous && l.TemperatureAt != nil: // else it was judged, or has no half hours
 		return "learning"
 	default:
 		return string(l.JudgedBy)

@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
 )
 
 // fakeSpots are the temperatures of each node in each half hour, in tenths.
@@ -112,4 +113,14 @@ func TestDay(t *testing.T) {
 	if all := slices.Index(spots.reads[1:], 0); spots.reads[0] != 0 || spots.reads[len(spots.reads)-1] != minReread || all < 0 {
 		t.Errorf("read %v", spots.reads)
 	}
+}
+
+// TestJudgedWithoutTemperature holds that a sensor that measures humidity alone does not learn for ever.
+func TestJudgedWithoutTemperature(t *testing.T) {
+	t.Parallel()
+	d := day{lines: map[string]*line{"damp": emptyLine()}}
+	damp := incidents.LiveSensor{NodeID: "damp", JudgedBy: learning.ByWindow}
+	must.Equal(t, "judged by", "window", d.judgedBy(damp, false))
+	damp.TemperatureAt = new(time.Now())
+	must.Equal(t, "with a temperature", "learning", d.judgedBy(damp, false))
 }
