@@ -66,8 +66,8 @@ func (r Rule) include(e, other Excursion) Excursion {
 }
 
 // Reach bounds how far apart in time two readings may be if one can change the judgement of
-// the other: the longest time to fire, the longest to clear, and the gap between excursions.
-const Reach = MaxFor + MaxClearFor + JoinGap
+// the other: the longest time to fire or to clear, the gaps before and after it, and the gap between excursions.
+const Reach = MaxFor + 2*MaxPause + JoinGap
 
 // Replay judges the readings of a series that are later than after; earlier ones only feed
 // the rate of change. Of readings with the same time the worst counts of those that have the

@@ -7,10 +7,12 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// JoinGap is the shortest pause that separates two firing stretches of a rule into two
-// excursions. It is also the longest gap between readings across which a limit counts as
-// still broken, or a value as still clear; across a longer one the values are unknown.
+// JoinGap is the shortest pause that separates two firing stretches of a rule into two excursions.
 const JoinGap = 10 * time.Minute
+
+// MaxPause is the longest gap between readings across which a limit counts as still broken, or a
+// value as still clear: that of a node that sends each hour. Across a longer one the values are unknown.
+const MaxPause = time.Hour + JoinGap
 
 // RateSpan is the time over which a rate of change is measured. RateReach is the greatest
 // age of the reading that the rate starts from: few nodes have one exactly RateSpan old.
@@ -121,7 +123,7 @@ func (m *Memory) step(r Rule, at time.Time, value float64, known bool) (stretch 
 
 // judge advances the memory by one value and reports whether a firing stretch ended with it.
 func (m *Memory) judge(r Rule, at time.Time, value float64) (ended bool) {
-	paused := !m.Last.IsZero() && at.Sub(m.Last) > JoinGap
+	paused := !m.Last.IsZero() && at.Sub(m.Last) > MaxPause
 	switch {
 	case r.breaks(value):
 		m.ClearingSince = time.Time{}
