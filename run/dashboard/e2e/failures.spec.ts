@@ -1,4 +1,5 @@
 // What the page shows where one of its requests fails: neither nothing, nor less than before.
+import { answer, show } from "./answers";
 import { addRoom, ask, expect, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 import type { Page } from "@playwright/test";
 
@@ -65,6 +66,23 @@ test("an incident that cannot be asked for again says so", async ({ page }) => {
   await untilGivenUp(page, await fail(page, /\/incidents\/\d+$/));
   await expect(failure(page)).toBeVisible();
   await expect(page.getByRole("heading", { name: "Hall A is too hot" })).toBeVisible();
+});
+
+test("the chart of a room stays when its readings cannot be asked for again", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await show(page, answer(1, 1));
+  await page.route(/\/list_rooms\//, (route) => route.fulfill({ json: [] }));
+  const bucket = { timestamp: new Date(Date.now() - 600_000).toISOString(), count: 1, temperature: 21, humidity: 45 };
+  await page.route(/\/historical\//, (route) => route.fulfill({ json: [bucket] }));
+  await page.goto(url("/rooms/1"));
+  const chart = page.getByRole("img", { name: /^Temperature from/ });
+  await expect(chart).toBeVisible();
+  const failures = await fail(page, /\/historical\//);
+  await page.clock.fastForward("05:00");
+  await untilGivenUp(page, failures);
+  await expect(failure(page)).toBeVisible();
+  await expect(chart).toBeVisible();
 });
 
 test("an invitation that nobody could ask about is not refused", async ({ page }) => {

@@ -1,7 +1,8 @@
 // All sensors of a room in one chart of a quantity, the one with the worst value drawn on top.
 import { useQueries } from "@tanstack/preact-query";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
+import type { Bucket } from "../api/client";
 import { history, pastEvery } from "../api/queries";
 import { ago, withUnit } from "../logic/format";
 import type { Excursion } from "../logic/excursions";
@@ -25,10 +26,8 @@ const shownAs = {
   humidity: { label: "Humidity", unit: "%", colour: "--humidity", above: "most humid", below: "driest" },
 } as const;
 
-function lineOf(
-  sensor: LiveSensor, quantity: Shown, data: Awaited<ReturnType<typeof history>> | undefined, bucket: number,
-): Columns {
-  const columns = columnsOf(data ?? [], quantity, gapOf(data ?? [], bucket, sensor.interval_s));
+function lineOf(sensor: LiveSensor, quantity: Shown, data: Bucket[] = [], bucket: number): Columns {
+  const columns = columnsOf(data, quantity, gapOf(data, bucket, sensor.interval_s));
   const live = sensor.reports && columns.time.length > 0;
   const value = sensor[quantity];
   return live && value !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, value) : columns;
@@ -54,11 +53,14 @@ export function RoomChart({ sensors, overview, excursions = [], lacks, quantity 
     queryKey: ["history", id, start, end, points], staleTime: pastEvery,
     queryFn: ({ signal }: { signal: AbortSignal }) => history(id, start, end, points, signal),
   })) });
+  // What is known of a sensor stays while its readings are asked for anew, and when that fails.
+  const kept = useRef(new Map<string, Bucket[]>()).current;
+  for (const [i, id] of shown.entries()) if (answers[i]?.data) kept.set(id, answers[i].data);
   const bucket = (end - start) / points / 1000;
   const known = new Map(sensors.map((sensor) => [sensor.id, sensor]));
-  const lines = shown.flatMap((id, i) => {
+  const lines = shown.flatMap((id) => {
     const sensor = known.get(id);
-    return sensor ? [{ sensor, columns: lineOf(sensor, quantity, answers[i]?.data, bucket) }] : [];
+    return sensor ? [{ sensor, columns: lineOf(sensor, quantity, kept.get(id), bucket) }] : [];
   });
   const [worst, ...others] = lines;
   const failed = answers.find(({ error }) => error !== null);
@@ -80,7 +82,7 @@ export function RoomChart({ sensors, overview, excursions = [], lacks, quantity 
       </div>
       {failed && <Failure error={failed.error} retry={() => void failed.refetch()} />}
       <div class="charts one">
-        {answers.some(({ isPending }) => isPending) ? <Loading what="readings" /> : (
+        {answers.some(({ isPending }, i) => isPending && !kept.has(shown[i] ?? "")) ? <Loading what="readings" /> : (
           <Charts>{(Chart) => (
             <Chart
               label={label} unit={unit} colour={colour} columns={worst.columns}
