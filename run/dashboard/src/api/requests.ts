@@ -8,7 +8,7 @@ import { readServiceTime } from "./time";
 /** How long an answer may take, its body included, before the page says that there is none: milliseconds. */
 function patience(request: Request): number {
   // A download is as long as it is, a preview and a report read months: the service gives it up after 30 s.
-  if (request.url.includes("format=csv")) return 600_000;
+  if (/format=csv|\/records\//.test(request.url)) return 600_000;
   return /\/rules\/preview$|\/data\/report\//.test(request.url) ? 40_000 : 10_000;
 }
 
