@@ -34,6 +34,7 @@ test("a list that does not come is no empty one", async ({ page }) => {
   const [room] = await ask<{ room_id: number | null }[]>(token, "POST", "/api/v1/rules/preset",
     { preset: "ashrae_recommended", room_id: Number(address.split("/").pop()) });
   await ask(token, "POST", "/api/v1/invitations", { email: "ben@example.com", role: "viewer" });
+  await ask(token, "POST", "/api/v1/api-keys", { name: "Site", scope: "read", room_ids: [room?.room_id] });
   await fail(page, /\/list_rooms\/|\/invitations$|\/persons$/);
 
   await page.goto(address);
@@ -42,6 +43,7 @@ test("a list that does not come is no empty one", async ({ page }) => {
   await page.goto(url("/rules"));
   await expect(page.getByRole("heading", { name: `Room ${room?.room_id}` })).toBeVisible();
   await page.goto(url("/keys"));
+  await expect(page.getByRole("cell", { name: `Room ${room?.room_id}`, exact: true }), "not deleted").toBeVisible();
   await page.getByRole("button", { name: "Create key" }).click();
   await expect(page.getByRole("dialog").getByRole("alert"), "the rooms of a key").toBeVisible();
   await page.goto(url("/account"));

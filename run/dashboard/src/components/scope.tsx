@@ -83,5 +83,6 @@ export function RoomChoice({ chosen, onChange, hint, required }: {
 
 export function RoomNames({ ids }: { ids: number[] }) {
   const { data } = useRooms();
-  return <>{ids.map((id) => data?.find((room) => room.id === id)?.name ?? `Room ${id}, deleted`).join(", ")}</>;
+  return <>{ids.map((id) => data?.find((room) => room.id === id)?.name ?? `Room ${id}${data ? ", deleted" : ""}`)
+    .join(", ")}</>;
 }
