@@ -35,18 +35,21 @@ test("discovered nodes are offered first, and an id can still be typed", async (
   const report = await enrol(await openAndAdd(page, "Attic"));
   const node = `found-${Date.now()}`;
   await report([node]);
+  await report([`${node}-srv`], "srv-7");
   await page.goto(url());
   await addRoom(page, "Loft");
   await page.getByRole("button", { name: "Add sensor" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByLabel(node).check();
+  await dialog.getByLabel(`${node}-srv`).check();
+  await expect(dialog.getByLabel("Name")).toHaveValue("srv-7");
+  await dialog.getByLabel(new RegExp(`^${node}(?!-)`)).check();
   await expect(dialog.getByLabel("Node id")).toHaveValue(node);
+  await expect(dialog.getByLabel("Name"), "the name of another node").toHaveValue("");
   await expectAccessible(page);
   await dialog.getByLabel("Name").fill("Door");
   await dialog.getByRole("button", { name: "Add sensor" }).click();
   await expect(page.getByRole("rowheader").getByRole("link", { name: "Door" })).toBeVisible();
   // It is a sensor now, and offered no more.
   await page.getByRole("button", { name: "Add sensor" }).click();
-  await expect(dialog.getByLabel("Node id")).toBeVisible();
-  await expect(dialog.getByText("Discovered by your gateways")).toHaveCount(0);
+  await expect(dialog.getByRole("radio")).toHaveCount(1);
 });

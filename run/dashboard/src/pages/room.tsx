@@ -104,10 +104,15 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const [type, setType] = useState("ESP32-DHT22");
   const discovered = useDiscovered();
   const error = id === "" ? null : sensorIDError(id);
+  const nodes = discovered.data ?? [];
   return (
     <Dialog title="Add sensor" onClose={onClose}>
-      <Discovered nodes={discovered.data ?? []} chosen={id}
-        onChoose={(node) => { setID(node.node_id); setName(name || node.suggested_name); }} />
+      <Discovered nodes={nodes} chosen={id}
+        onChoose={(node) => {
+          setID(node.node_id);
+          // A name that was typed stays, that of a node chosen before does not.
+          if (!name || nodes.some(({ suggested_name }) => suggested_name === name)) setName(node.suggested_name);
+        }} />
       <Form
         action="Add sensor" onCancel={onClose}
         onSubmit={async () => {
