@@ -26,6 +26,11 @@ test("the tab of who is signed out says nothing of incidents or of contact", asy
   await expect(page.locator("link[rel=icon]")).toHaveAttribute("href", "/icon.svg");
   await page.goto(url("/join#unknown"));
   await expect(page.getByRole("alert")).toContainText("Invitation is unknown");
+  // Between two addresses that differ behind # alone the browser loads nothing.
+  const newer = { username: "nordwind", email: "ana@example.com", role: "viewer", invited_by: "Ben", accepted: false };
+  await page.route(/\/invitations\/accept$/, (route) => route.fulfill({ json: newer }));
+  await page.goto(url("/join#newer"));
+  await expect(page.getByText("Ben invites you into the account nordwind.")).toBeVisible();
   await page.waitForLoadState("networkidle");
   await expect(page).toHaveTitle("Invitation · Coldaisle");
 });

@@ -1,6 +1,7 @@
 // The page of an invitation's link: its code is behind #, which no browser sends.
 import { useEffect, useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
+import { useLocationProperty } from "wouter-preact/use-browser-location";
 import { ApiError, messageOf } from "../api/client";
 import { acceptInvitation, type Accepted } from "../api/signin";
 import { Field, Form } from "../components/form";
@@ -14,10 +15,12 @@ const refuses = (error: unknown) => error instanceof ApiError && (error.status =
 
 export default function JoinPage() {
   useTitle("Invitation");
-  const [code] = useState(() => location.hash.slice(1));
+  // Another one in the same tab loads no page.
+  const code = useLocationProperty(() => location.hash.slice(1));
   const [invitation, setInvitation] = useState<Accepted | null>(null);
   const [error, setError] = useState<unknown>(null);
   const open = () => {
+    setInvitation(null);
     setError(null);
     acceptInvitation({ code }).then(setInvitation, setError);
   };
