@@ -46,6 +46,22 @@ test("charts are made once: no refetch, range, zoom or failure destroys them", a
   await expect(charts(page)).toHaveCount(3);
 });
 
+test("sensors of one name in two rooms are told apart when they are compared", async ({ page }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  const nodes: string[] = [];
+  for (const name of ["Hall A", "Hall B"]) {
+    const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name });
+    nodes.push(`same-${room.id}`);
+    await ask(token, "POST", "/api/v1/sensors/new_sensor",
+      { id: `same-${room.id}`, name: "Rack 1", type: "DHT22", room_id: room.id });
+  }
+  await seedReadings(nodes, 86_400, 300, 120);
+  await page.goto(url(`/sensors/${nodes[0]}?with=${nodes[1]}`));
+  await expect(page.getByRole("row", { name: /^Rack 1 / })).toHaveCount(1);
+  await expect(page.getByRole("row", { name: /^Hall B, Rack 1 / })).toBeVisible();
+});
+
 test("what is seen of a sensor stays where it is while its charts come", async ({ page }) => {
   await withThree(page);
   let release: () => void = () => undefined;

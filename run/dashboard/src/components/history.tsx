@@ -55,6 +55,12 @@ function curvesOf(buckets: readonly Bucket[] = [], bucket: number,
   return { temperature, humidity, dew_point: dewColumns(temperature, humidity), gap };
 }
 
+/** The name of a sensor beside one of a room: many a room has a Rack 1. */
+function nameBeside(roomID: number, sensor: LiveSensor | undefined, overview: Overview | undefined) {
+  const room = sensor?.room_id !== roomID && overview?.rooms.find(({ id }) => id === sensor?.room_id)?.name;
+  return room ? `${room}, ${sensor?.name}` : sensor?.name;
+}
+
 const measured = (lines: readonly { curves: Curves }[], chart: Charted) =>
   lines.some(({ curves }) => curves[chart].mean.some((value) => value !== null));
 
@@ -92,7 +98,8 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const curves = useMemo(() => curvesOf(buckets, bucket, own, live),
     [buckets, bucket, live, own?.timestamp, own?.interval_s]);
   const beside = compared.map((other, i) => ({
-    id: other, name: earlier[other]?.name ?? sensorOf(other)?.name ?? other, by: (earlier[other]?.by ?? 0) / 1000,
+    id: other, name: earlier[other]?.name ?? nameBeside(sensor.room_id, sensorOf(other), overview) ?? other,
+    by: (earlier[other]?.by ?? 0) / 1000,
     buckets: others[i]?.data, sensor: earlier[other] ? own : sensorOf(other), error: others[i]?.error,
   }));
   // Equal parts are the same objects, so that a chart is drawn again only when there is something new.
