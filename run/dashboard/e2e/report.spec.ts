@@ -69,6 +69,14 @@ test.describe("in a language of another calendar", () => {
   });
 });
 
+test("the report of a room that is gone says so, and is not saved", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Hall");
+  await page.goto(url("/reports?room=999999999"));
+  await expect(page.getByText("This room is gone.")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Download CSV" })).toBeDisabled();
+});
+
 test("every incident and silence of a month is listed, however many pages they are", async ({ page }) => {
   await signUp(page);
   await addRoom(page, "Hall");

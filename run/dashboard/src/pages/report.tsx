@@ -102,10 +102,11 @@ export default function ReportPage() {
   const done = worstFirst(shown.flatMap(({ id, name }, i): ReportedRoom[] => (
     reports[i]?.data ? [{ id, name, sensors: byName(reports[i].data), time: times[i]?.data }] : []
   )));
-  const complete = rooms.data !== undefined && done.length === shown.length && times.every(({ data }) => data)
+  const complete = done.length > 0 && done.length === shown.length && times.every(({ data }) => data)
     && incidents.data !== undefined && silences.data !== undefined;
-  const waits = !complete && (failed.length > 0 || rooms.error ? "A part of the report is missing."
-    : "The report is not whole yet.");
+  const nothing = rooms.data && shown.length === 0;
+  const waits = !complete && (nothing ? "There is nothing to report."
+    : failed.length > 0 || rooms.error ? "A part of the report is missing." : "The report is not whole yet.");
   const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, `
     + `${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
   const sensorsRead = shown.reduce((sum, { id }) => sum + (read[reportKey(id).join()] ?? 0), 0);
@@ -136,7 +137,9 @@ export default function ReportPage() {
       {reports.some(({ isPending }) => isPending) && <Loading
         what={`the report, ${done.length} of ${plural(shown.length, "room")}, ${plural(sensorsRead, "sensor")}`}
       />}
-      {rooms.data?.length === 0 && <Empty title="Nothing to report"><p>There is no room yet.</p></Empty>}
+      {nothing && <Empty title="Nothing to report">
+        <p>{roomID === 0 ? "There is no room yet." : "This room is gone."}</p>
+      </Empty>}
       {done.length > 0 && (
         <section class="card report" aria-labelledby="sum">
           <h2 id="sum">{title}</h2>
