@@ -6,6 +6,7 @@ import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
 import { inputTime, inputValue, lastInput } from "../logic/maintenance";
 import { lengths, zoomedOut, type Period, type Range } from "../logic/range";
+import { Action } from "./action";
 
 export function RangeBar(props: {
   sensorID: string; range: Range; start: number; end: number; onChange: (range: Range) => void;
@@ -52,13 +53,11 @@ function Download({ sensorID, start, end }: { sensorID: string; start: number; e
   const run = () => {
     setBusy(true);
     setError(null);
-    downloadReadings(sensorID, start, end).catch(setError).finally(() => setBusy(false));
+    return downloadReadings(sensorID, start, end).catch(setError).finally(() => setBusy(false));
   };
   return (
     <>
-      <button type="button" aria-disabled={busy} onClick={() => !busy && run()}>
-        {busy ? "Downloading…" : "Download CSV"}
-      </button>
+      <Action waits={busy && "One moment…"} onClick={run}>{busy ? "Downloading…" : "Download CSV"}</Action>
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </>
   );

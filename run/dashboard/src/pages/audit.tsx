@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client";
 import { save } from "../api/download";
 import { keys, pageLength, useRooms } from "../api/queries";
+import { Action } from "../components/action";
 import { Empty, Failure, Loading, More } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
@@ -31,14 +32,14 @@ export default function AuditPage() {
   const entries = data?.pages.flatMap(({ items }) => items);
   const download = () => {
     setRefused(null);
-    unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, format: "csv" } }, parseAs: "blob" }))
+    return unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, format: "csv" } }, parseAs: "blob" }))
       .then((csv) => save(csv as unknown as Blob, "audit.csv"), setRefused);
   };
   return (
     <>
       <div class="heading">
         <h1>Audit log</h1>
-        <button type="button" onClick={download}>Download CSV</button>
+        <Action waits={false} onClick={download}>Download CSV</Action>
       </div>
       <p class="lead">
         Every change of your account, by people, keys and gateways. Nobody can change or remove an entry.
