@@ -165,6 +165,7 @@ test("what is over and not seen is counted, read to its end, looked for, and see
   await expect(page.getByRole("heading", { name: "Over, not seen: 1", exact: true })).toBeVisible();
   await page.getByRole("button", { name: "Mark all as seen" }).click();
   await expect(page.getByRole("heading", { name: "No incident", exact: true })).toBeVisible();
+  await expect(page.locator("#main"), "the button is gone").toBeFocused();
   await expect(page).toHaveTitle("Incidents · Coldaisle");
 });
 

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import { useLeaving } from "./states";
 
 /** Runs one thing at a time. Of a double click the second press comes before anything is drawn: no state tells. */
 export function useOnce(run: () => unknown): () => Promise<void> {
@@ -21,6 +22,6 @@ export function Action(props: {
 }) {
   const { waits, onClick, children } = props;
   const press = useOnce(() => waits === false && onClick());
-  return <button type="button" class={props.class} aria-disabled={waits !== false} title={waits || undefined}
-    onClick={() => void press()}>{children}</button>;
+  return <button ref={useLeaving<HTMLButtonElement>()} type="button" class={props.class}
+    aria-disabled={waits !== false} title={waits || undefined} onClick={() => void press()}>{children}</button>;
 }

@@ -124,7 +124,6 @@ function Suggestions({ rooms }: { rooms: readonly Room[] }) {
     try {
       await unwrap(api.POST("/api/v1/rules", { body: { ...rule, room_id } }));
       await refresh(keys.live);
-      document.getElementById("main")?.focus();
     } catch (refused) {
       setError(refused);
     }
