@@ -38,4 +38,12 @@ test("a room says its highest first, and a long name leaves the last reading in 
   const table = page.getByRole("group", { name: "Sensors", exact: true });
   await expect(table.getByRole("link", { name })).toBeVisible();
   expect(await table.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0);
+  const arrows = [];
+  for (let press = 0; press < 2; press++) {
+    const column = table.getByRole("button", { name: "Temperature" });
+    await column.click();
+    await expect(table.locator("[aria-sort]")).toHaveAttribute("aria-sort", press === 0 ? "descending" : "ascending");
+    arrows.push(await column.evaluate((button) => getComputedStyle(button, "::after").content));
+  }
+  expect(new Set(arrows).size, "an arrow of its own for each order").toBe(2);
 });
