@@ -53,6 +53,20 @@ test("a press that the end of the session refused is made again, and leaves no e
   await expect(page.getByText("Could not validate credentials")).toHaveCount(0);
 });
 
+test("a changed password holds though signing in by it fails", async ({ page }) => {
+  await signUp(page);
+  await page.goto(url("/account"));
+  await page.route(/\/customers\/login$/, (route) => route.abort());
+  await page.getByLabel("New password").fill("Another-one-2");
+  await page.getByRole("button", { name: "Change password" }).click();
+  await expect(page.getByText("Changed.")).toBeAttached();
+  const dialog = page.getByRole("dialog", { name: "Your session has ended" });
+  await page.unroute(/\/customers\/login$/);
+  await dialog.getByLabel("Password").fill("Another-one-2");
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await expect(dialog).toHaveCount(0);
+});
+
 test("after another address is saved, that is who is signed in", async ({ page }) => {
   await signUp(page);
   await page.goto(url("/account"));

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Person } from "../api/client";
 import { keys, refresh, usePersons, useProfile } from "../api/queries";
-import { session } from "../api/session";
+import { expire, session } from "../api/session";
 import { signIn } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
 import { Field, Form } from "../components/form";
@@ -88,8 +88,8 @@ function PasswordForm({ profile }: { profile: Profile }) {
               params: { path: { customer_id: profile.id } }, body: { password },
             }),
           );
-          // The change has made every older token invalid.
-          await signIn(profile.email, password);
+          // The change has made every older token invalid. Whom it did not sign in is asked to.
+          await signIn(profile.email, password).catch(expire);
           setPassword("");
           setDone(true);
         }}
