@@ -287,6 +287,9 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await expect(sure).toContainText("Attic is too hot: Window, Temperature above 50.0 °C");
   await expectAccessible(page);
   await sure.getByRole("button", { name: "Cancel" }).click();
+  await expect(sure).toHaveCount(0);
+  await page.keyboard.press("Escape");
+  await expect(dialog.getByText("Escape keeps what you typed.", { exact: false })).toBeVisible();
   await expect(dialog.getByLabel("What for")).toHaveValue("Filters are changed");
   await dialog.getByRole("button", { name: "Add window" }).click();
   await sure.getByRole("button", { name: "Silence it" }).click();

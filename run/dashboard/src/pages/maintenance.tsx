@@ -137,14 +137,6 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     await refresh(keys.live);
     onClose();
   };
-  if (asking) {
-    return (
-      <Confirm title="Silence what is critical now?" action="Silence it" onConfirm={() => save(true)}
-        onClose={() => setAsking(false)}>
-        <Silenced incidents={silenced.data?.incidents.filter(({ severity }) => severity === "critical") ?? []} />
-      </Confirm>
-    );
-  }
   return (
     <Dialog title={window ? "Change window" : "Add maintenance window"} onClose={onClose} wide>
       <Form
@@ -191,6 +183,11 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
         {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil}
           required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
       </Form>
+      {/* Over the form: Escape goes on keeping what was typed in it. */}
+      {asking && <Confirm title="Silence what is critical now?" action="Silence it" onConfirm={() => save(true)}
+        onClose={() => setAsking(false)}>
+        <Silenced incidents={silenced.data?.incidents.filter(({ severity }) => severity === "critical") ?? []} />
+      </Confirm>}
     </Dialog>
   );
 }
