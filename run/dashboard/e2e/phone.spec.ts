@@ -28,6 +28,9 @@ test("state, verdicts and values are read without scrolling to the side", async 
   await expect(page.getByRole("button", { name: /^Change role/ })).toBeInViewport({ ratio: 1 });
   await page.goto(url("/incidents?state=alerts"));
   await expect(page.getByRole("button", { name: /^Acknowledge/ })).toBeInViewport({ ratio: 1 });
+  await page.getByRole("button", { name: /^Acknowledge/ }).press("Enter");
+  await expect(page.getByText("Acknowledged", { exact: true })).toBeVisible();
+  await expect(page.getByRole("link", { name: "Rack 1" }), "the button is gone").toBeFocused();
   await page.goto(url("/incidents"));
   await page.getByRole("link", { name: `${long} is too hot` }).click();
   const excursions = page.getByRole("region", { name: "Excursions" });

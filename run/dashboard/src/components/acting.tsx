@@ -55,7 +55,7 @@ function useFocusInRow() {
   return element;
 }
 
-function Button({ onClick, children }: { onClick: () => void; children: ComponentChildren }) {
+export function Button({ onClick, children }: { onClick: () => void; children: ComponentChildren }) {
   return <span ref={useFocusInRow()}><button type="button" class="quiet" onClick={onClick}>{children}</button></span>;
 }
 

@@ -6,6 +6,7 @@ import { Link } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
 import { keys, pollSlowly, refresh, useSensorNames } from "../api/queries";
 import { inWords } from "../logic/format";
+import { Button } from "./acting";
 import { May } from "./may";
 import { Empty, Failure, Loading } from "./states";
 import { Timestamp } from "./timestamp";
@@ -47,13 +48,15 @@ export function AlertRecords() {
             {data.map(({ id, sensor_id, message, timestamp, acknowledged }) => (
               <tr key={id}>
                 <td><Timestamp at={timestamp} /></td>
-                <th scope="row"><Link href={`/sensors/${encodeURIComponent(sensor_id)}`}>{nameOf(sensor_id)}</Link></th>
+                <th scope="row"><Link
+                  href={`/sensors/${encodeURIComponent(sensor_id)}`} data-row
+                >{nameOf(sensor_id)}</Link></th>
                 <td class="wraps">{inWords(message)}</td>
                 <td>
                   {acknowledged ? "Acknowledged" : <May role="operator">
-                    <button type="button" class="quiet" onClick={() => void acknowledge(id)}>
+                    <Button onClick={() => void acknowledge(id)}>
                       Acknowledge<span class="unseen"> alert record {id}</span>
-                    </button>
+                    </Button>
                   </May>}
                 </td>
               </tr>
