@@ -112,8 +112,15 @@ test("a comment outlives its incident's place on the page", async ({ page }) => 
   await expect(page.getByText("Nothing is wrong", { exact: false })).toBeVisible();
   await expect(comment).toHaveValue("The fan is replaced");
   await expect(comment).toBeFocused();
-  await page.route(/\/incidents\/2\/actions$/, (route) => route.fulfill({ json: first }));
+  let answered: () => void = () => undefined;
+  const waits = new Promise<void>((resolve) => { answered = resolve; });
+  await page.route(/\/incidents\/2\/actions$/, async (route) => {
+    await waits;
+    await route.fulfill({ json: first });
+  });
   await page.keyboard.press("Enter");
+  await expect(page.getByRole("button", { name: "Cancel" }), "it is on its way").toBeDisabled();
+  answered();
   await expect(comment).toHaveCount(0);
   await expect(page.locator("#main"), "the button is gone").toBeFocused();
 });

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { lastInput } from "../logic/maintenance";
-import { useOnce } from "./action";
+import { Action, useOnce } from "./action";
 import { StatusMark } from "./states";
 
 /** Chromium drops what no number of its own language has: 325 would be left of 32,5, and 5 of the page's own −5. */
@@ -79,7 +79,7 @@ export function Form(props: {
       <div class="actions">
         {/* Disabled, it would lose the focus. */}
         <button class="primary" aria-disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
-        {props.onCancel && <button type="button" onClick={props.onCancel}>Cancel</button>}
+        {props.onCancel && <Action waits={busy && "One moment…"} onClick={props.onCancel}>Cancel</Action>}
       </div>
     </form>
   );
