@@ -46,6 +46,19 @@ test("what burns and who has it is announced, and not each value", async ({ page
   expect(await announced(page)).not.toContain("36.0");
 });
 
+test("a watch that is silent is announced once, and not each minute", async ({ page }) => {
+  await signUp(page);
+  const silentFor = (minutes: number) =>
+    answer(1, 1, {}, { watch_problems: [`Nobody would be woken: the watch of A has been silent for ${minutes} min`] });
+  await show(page, silentFor(20));
+  await page.reload();
+  await expect(page.getByRole("alert")).toHaveText(/the watch of A has been silent for 20 min$/);
+  await listen(page);
+  await show(page, silentFor(21));
+  await expect(page.getByRole("alert")).toHaveText(/for 21 min$/);
+  expect(await announced(page)).toBe("");
+});
+
 /** Shows the page of an incident by answers of its own, which it asks for when a minute is over. */
 async function follow(page: Page, body: () => object | undefined) {
   await signUp(page);

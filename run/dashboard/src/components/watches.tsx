@@ -6,9 +6,13 @@ export function WatchNotice() {
   const { data } = useOverview();
   return (
     <>
-      {data?.watch_problems?.map((problem) => (
-        <div key={problem} class="notice bad" role="alert"><p><StatusMark kind="alert" /> {problem}</p></div>
-      ))}
+      {data?.watch_problems?.map((problem) => {
+        // For how long is not read aloud again with each minute.
+        const [, said = problem, lasting] = /^(.*)( for .*)$/.exec(problem) ?? [];
+        return <div key={said} class="notice bad" role="alert">
+          <p><StatusMark kind="alert" /> {said}<span aria-live="off">{lasting}</span></p>
+        </div>;
+      })}
     </>
   );
 }
