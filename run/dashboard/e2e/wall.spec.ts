@@ -123,6 +123,12 @@ test("a room is arranged on its floor by drag and by keyboard, and its map follo
   await ask(token, "PUT", `/api/v1/sensors/update_sensor/${id}-2`, {
     name: "Rack 2", type: "ESP32-DHT22", room_id: Number(page.url().split("/").pop()), position: "R2/U40",
   });
+  const position = async (shown: string) => {
+    await page.getByRole("rowheader").getByRole("link", { name: "Rack 2" }).click();
+    await expect(page.locator(".heading")).toContainText(`· ${shown}`);
+    await page.goBack();
+  };
+  await position("R2/U40");
   await page.getByRole("button", { name: "More of this room" }).click();
   await page.getByRole("button", { name: "Arrange" }).click();
   const rack = (n: number) => page.getByRole("button", { name: `Rack ${n}`, exact: true });
@@ -135,6 +141,8 @@ test("a room is arranged on its floor by drag and by keyboard, and its map follo
   await expect(tile("C2").getByText("Rack 2")).toBeVisible();
   await expect(tile("C1").getByText("Rack 1")).toBeVisible();
   await expect(rack(2)).toBeFocused();
+  await page.keyboard.press("Alt+ArrowDown");
+  await expect(tile("C2").getByText("Rack 2"), "a key of the browser").toBeVisible();
   await expect(page.getByRole("status").filter({ hasText: "Rack 2 on C2" })).toBeAttached();
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}arrange.png` });
@@ -147,6 +155,7 @@ test("a room is arranged on its floor by drag and by keyboard, and its map follo
   await expect(map.getByRole("link", { name: /^Rack 3/ })).toHaveCSS("grid-column-start", "1");
   const kept = await ask<{ position: string }>(token, "GET", `/api/v1/sensors/sensor/${id}-2`);
   expect(kept.position, "what else the position said stays").toBe("C2 R2/U40");
+  await position("C2 R2/U40");
   await page.getByRole("link", { name: "Now", exact: true }).first().click();
   await expect(page.getByRole("link", { name: /^Rack 1,/ })).toHaveCSS("grid-column-start", "3");
   await expectAccessible(page);

@@ -47,6 +47,7 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
     say(`${names.get(id) ?? id} ${tile ? `on ${tileName(tile)}` : "off the floor"}`);
   };
   const press = (id: string, event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const step = arrows[event.key];
     const from = plan.get(id) ?? null;
     if (event.key === "Delete" || event.key === "Backspace") move(id, null);
@@ -110,7 +111,7 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
             setError(null);
             try {
               await save(room.id, plan);
-              await refresh(keys.live);
+              await refresh(keys.live, ["sensor"]);
               onClose();
             } catch (refused) {
               setError(refused);
