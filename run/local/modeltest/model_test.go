@@ -134,6 +134,7 @@ var quantities = [2]string{"temperature", "humidity"}
 
 const (
 	joinGap   = 10 * time.Minute // between two excursions, or two incidents
+	maxPause  = 70 * time.Minute // between two readings of which both count as one time
 	copyRange = 10 * time.Minute // within which a message id with the same values is the same reading
 )
 
@@ -442,7 +443,7 @@ func (r rule) find(series []reading, s *sensor) []excursion {
 			continue
 		}
 		v := p.values[r.quantity]
-		pause := !last.IsZero() && p.at.Sub(last) > joinGap
+		pause := !last.IsZero() && p.at.Sub(last) > maxPause
 		last = p.at
 		switch {
 		case r.beyond(v):
