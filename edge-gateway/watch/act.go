@@ -26,7 +26,7 @@ import (
 
 const (
 	maxOutput = 4096    // of a command, in the log
-	maxText   = 4000    // bytes for a notification service: Telegram, ntfy and others refuse more than 4096
+	maxPart   = 2000    // bytes of a long text's begin, and of its end: Telegram, ntfy and others refuse more than 4096
 	maxAnswer = 1 << 20 // of a notification service
 )
 
@@ -55,7 +55,7 @@ func (s *state) digest(batch []job) Message {
 			return k.Told[j.Step] > 0 && m.Room == j.Room && m.Cause == j.Cause && m.Drill == j.Drill
 		}
 		if j.Event == "end" && slices.ContainsFunc(slices.Collect(maps.Values(s.Incidents)), later) {
-			j.Title = strings.Replace(j.Title, ": ", ", but another lasts: ", 1)
+			j.Title = strings.Replace(j.Title, ": ", ", but begun again: ", 1)
 		}
 		if k := s.Incidents[j.IncidentID]; k != nil && j.Event != "end" && !j.Drill {
 			if own = 2 * incident.Severity(j.Severity).Rank(); !k.Incident.cleared() {
@@ -87,8 +87,8 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 		err = failed
 	} else {
 		sender.Timeout = s.Timeout
-		if len(text) > maxText {
-			text = strings.ToValidUTF8(text[:maxText], "") + "…"
+		if len(text) > 2*maxPart {
+			text = strings.ToValidUTF8(text[:maxPart]+"…"+text[len(text)-maxPart:], "")
 		}
 		err = errors.Join(sender.Send(text, &types.Params{"title": title})...)
 	}

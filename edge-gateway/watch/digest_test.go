@@ -142,11 +142,12 @@ func TestOverWhileAnotherLasts(t *testing.T) {
 	change(incident.EventEnded, 2)
 	tell()
 	must.Equal(t, "told", []string{
-		"CRITICAL: Hall A: too hot", "CRITICAL: Hall A: too hot", "Over, but another lasts: Hall A: too hot", "Over: Hall A: too hot",
+		"CRITICAL: Hall A: too hot", "CRITICAL: Hall A: too hot", "Over, but begun again: Hall A: too hot", "Over: Hall A: too hot",
 	}, told)
 }
 
-// TestDigestWaits has a digest of one message: it may wait for an hour, is overdue from then on, and is the last one.
+// TestDigestWaits has a digest of one message: it may wait until an hour after the last message, is overdue from then on,
+// and is the last one.
 func TestDigestWaits(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
@@ -159,12 +160,38 @@ func TestDigestWaits(t *testing.T) {
 	batch, _ = s.next(&steps[0], nil, now)
 	must.Equal(t, "sent at once", 0, len(batch))
 	must.Equal(t, "overdue within the hour", time.Duration(0), s.waiting(steps, now.Add(time.Hour)))
+	now = now.Add(50 * time.Minute)
+	s.enqueue("a", now, Message{Event: "start", IncidentID: 4, Severity: "critical"})
+	must.Equal(t, "what is critical waits for no digest", time.Minute, s.waiting(steps, now.Add(time.Minute)))
+	batch, _ = s.next(&steps[0], nil, now)
+	s.sent("a", batch, true, now)
+	must.Equal(t, "overdue within an hour of it", time.Duration(0), s.waiting(steps, now.Add(time.Hour)))
 	must.Equal(t, "overdue an hour later", time.Hour, s.waiting(steps, now.Add(2*time.Hour)))
 	now = now.Add(2 * time.Hour)
 	batch, _ = s.next(&steps[0], nil, now)
 	s.sent("a", batch, true, now)
 	s.enqueue("a", now, Message{Event: "start", IncidentID: 3})
 	must.Equal(t, "overdue after the digest", time.Minute, s.waiting(steps, now.Add(time.Minute)))
+}
+
+// TestClearedCallsNobody has an incident open again after it has cleared: a step that had yet to tell it does so once it
+// comes back.
+func TestClearedCallsNobody(t *testing.T) {
+	t.Parallel()
+	for _, event := range []incident.Event{incident.EventSnoozeEnded, incident.EventGivenBack} {
+		s, steps, i := newState(), []Step{{Name: "a", After: time.Hour, zone: time.UTC}}, hot(7)
+		change := func(event incident.Event, calls bool) {
+			s.apply(steps, Change{Event: event, Calls: calls, IncidentID: 7, Incident: &i}, time.Now())
+		}
+		change(incident.EventStarted, true)
+		change(incident.EventTaken, false)
+		i.Breaking = new(false)
+		change(event, false)
+		must.Equal(t, "cleared", 0, len(s.queued()))
+		i.Breaking = new(true)
+		change(incident.EventWorse, true)
+		must.Equal(t, "back", []string{"a start 7 Hall A"}, s.queued())
+	}
 }
 
 // TestLongDigest sends a digest to Telegram, which refuses more than 4,096 characters.
@@ -175,10 +202,11 @@ func TestLongDigest(t *testing.T) {
 		must.Do(t, json.NewDecoder(r.Body).Decode(&received))
 	}))
 	defer api.Close()
-	digest := Message{Title: "CRITICAL: Hall A: too hot, and 40 more", Text: strings.Repeat("Rack 3: 33.7 °C\n", 500)}
+	digest := Message{Title: "CRITICAL: Hall A: too hot, and 40 more", Text: strings.Repeat("Rack 3: 33.7 °C\n", 500) + "What to do in Hall A: call 117"}
 	for _, to := range destinations("telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops", api.URL) {
 		must.Get((&Step{URL: to, Timeout: time.Minute}).act(t.Context(), "Zurich", digest))(t)
 	}
 	must.Hold(t, len(received.Text) <= 4096, "%d bytes", len(received.Text))
 	must.Hold(t, strings.HasPrefix(received.Text, digest.Title) && utf8.ValidString(received.Text), "it is %q", received.Text)
+	must.Hold(t, strings.HasSuffix(received.Text, "What to do in Hall A: call 117\nZurich"), "it ends with %q", received.Text[3900:])
 }

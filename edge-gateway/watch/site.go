@@ -214,7 +214,7 @@ func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
 			return nil, err
 		}
 		all = append(all, answer.Nodes...)
-		if len(answer.Nodes) != gateway.LivePage {
+		if len(answer.Nodes) != gateway.LivePage || answer.Nodes[0].NodeID <= after { // or one of the version before, without pages
 			answer.Nodes = all
 			return &answer, nil
 		}

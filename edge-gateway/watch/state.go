@@ -147,6 +147,10 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	case incident.EventTaken, incident.EventHandedOver, incident.EventSnoozed:
 		s.withdraw(k, now)
 		return
+	case incident.EventGivenBack, incident.EventSnoozeEnded:
+		if !c.Calls && i.cleared() {
+			return // it calls if it comes back
+		}
 	}
 	if i.Silenced || i.Late || !c.Calls && (i.State != "open" || k.Ended) {
 		return
@@ -322,11 +326,12 @@ func (s *state) notAhead(steps []Step, now time.Time) (moved bool) {
 	return moved
 }
 
-// waiting returns how long the oldest overdue message of a step has waited. One for a digest may wait for an hour.
+// waiting returns how long the oldest overdue message of a step has waited. One for a digest may wait until an hour after
+// the last message.
 func (s *state) waiting(steps []Step, now time.Time) (age time.Duration) {
 	for _, j := range s.Queue {
-		if s.Held[j.Step] {
-			j.Due = j.Due.Add(time.Hour)
+		if s.Held[j.Step] && !j.urgent() {
+			j.Due = slices.MaxFunc(append([]time.Time{j.Due}, s.Sent[j.Step]...), time.Time.Compare).Add(time.Hour)
 		}
 		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == j.Step }) {
 			age = max(age, now.Sub(j.Due))
