@@ -210,7 +210,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	for k := range 6 {
 		db.heardBy(t, []string{"gw-a", "gw-a", "gw-b"}[k/2], judged(fmt.Sprint("n", k), 605, 22).Reading)
 	}
-	db.settle(t, 610)
+	must.Do(t, db.SettleAll(t.Context(), clock(610)))
 	must.Equal(t, "untold until it was over", []string{"silent critical actual 300 lasts 605 2", "silent critical actual 300 lasts 605 4"},
 		slices.Sorted(slices.Values(db.roomIncidents(t, db.anna, 0))))
 }

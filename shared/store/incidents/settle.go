@@ -15,8 +15,8 @@ import (
 // silenceRule is the id of the built-in rule that a node must send, beside learning's.
 const silenceRule = -3
 
-// SettleAll calls [Store.Settle] for every customer with something due: an incident, a silence
-// or a missing quantity lasts, or a node or a quantity has been quiet long enough to count as
+// SettleAll calls [Store.Settle] for every customer with something due: an excursion is in no incident yet, an incident,
+// a silence or a missing quantity lasts, or a node or a quantity has been quiet long enough to count as
 // silent and is not recorded as such. It also ends what lasts of discovered nodes that are no longer missed.
 func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 	forgotten := s.db.Exec(ctx, `
@@ -34,7 +34,7 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 	customers, err := store.Values[int64](ctx, s.db, `
 		SELECT customer_id FROM room_incidents WHERE lasting AND merged_into IS NULL
 		UNION
-		SELECT customer_id FROM excursions WHERE lasting AND merged_into IS NULL AND (kind IN ('silence', 'missing') OR incident_id IS NULL)
+		SELECT customer_id FROM excursions WHERE merged_into IS NULL AND (incident_id IS NULL OR lasting AND kind IN ('silence', 'missing'))
 		UNION
 		SELECT COALESCE(NULLIF(n.channel, 0), h.customer_id)
 		FROM node_state n
