@@ -42,7 +42,7 @@ func (b *BlockedError) Kind() string { return b.kind }
 // The reasons.
 var (
 	ErrRevoked = &BlockedError{"revoked", "the enrolment of this gateway was revoked: it takes no readings"}
-	ErrClone   = errors.New("two machines used the key of this gateway within 24 hours: enrol one of them anew, or switch it off")
+	ErrClone   = errors.New("two machines used the key of this gateway in the last 24 hours: enrol one of them anew, or switch it off")
 	errWaiting = &BlockedError{"status", "the API has not answered a status yet: there is no time and no token to publish with"}
 	errExpired = &BlockedError{"token", "there is no access token that is still valid, and the API gives none"}
 )

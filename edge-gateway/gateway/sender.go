@@ -198,8 +198,8 @@ func (s *sender) answered(ctx context.Context, acknowledged bool) {
 }
 
 // probeIdle publishes a reading of the probe at the start, and whenever nothing was
-// published for an interval: an idle gateway finds out whether Pub/Sub would take a
-// reading before a node does.
+// published for an interval, a shorter one while Pub/Sub is away: an idle gateway finds
+// out whether Pub/Sub would take a reading before a node does.
 func (s *sender) probeIdle(ctx context.Context, interval time.Duration) {
 	for before := int64(-1); interval > 0; {
 		if before < 0 || s.uplink.acknowledged() == before {

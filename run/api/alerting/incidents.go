@@ -195,7 +195,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		Summary: "Take an incident, hand it over, snooze it, give it back, or comment on it",
 		Description: "Who takes an incident also has the excursions that join it later, and acknowledges its alerts so far. A taken incident calls again, and is open " +
 			"again, when its severity rises, when what was expected happens, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
-			"was taken, when it is given back, and when a snooze ends.",
+			"was taken, when it is given back, and when a snooze ends. One that has cleared calls nobody.",
 	}, h.act,
 		store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes)
 	// A repeat marks nothing.
