@@ -51,7 +51,7 @@ export default function Act({ incident, action, onClose }: {
         {action === "snooze" && (
           <Field
             label="Until" name="until" type="datetime-local" value={until} onInput={setUntil} autoFocus
-            min={inputValue(now, zone)} max={inputValue(now + 7 * 24 * hour, zone)}
+            min={inputValue(soon - hour, zone)} max={inputValue(now + 7 * 24 * hour, zone)}
           />
         )}
         <Field

@@ -5,7 +5,7 @@ import { refresh } from "../api/queries";
 import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
-import { inputInstant, inputValue } from "../logic/maintenance";
+import { inputInstant, inputValue, lastDay } from "../logic/maintenance";
 import { Confirm, Dialog } from "./dialog";
 import { Field, Form } from "./form";
 import { May } from "./may";
@@ -129,7 +129,7 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
         <Field label="Certificate" maxLength={200} {...text("certificate")} />
         <Field label="Serial number" maxLength={80} {...text("serial_number")} />
         <Field label="Calibrated by" maxLength={80} {...text("calibrated_by")} />
-        <Field label="Next calibration due" type="date" {...text("due_date")} />
+        <Field label="Next calibration due" type="date" max={lastDay} {...text("due_date")} />
       </Form>
     </Dialog>
   );

@@ -25,6 +25,8 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
   const escape = (event: Event) => {
     event.preventDefault();
     event.stopPropagation();
+    // What is on its way ends here.
+    if (dialog.current?.querySelector(".primary[aria-disabled=true], .danger[aria-disabled=true]")) return;
     if (typed.current) setKept(true);
     else if (props.onClose && dialog.current) {
       // The press is seen first: without the dialog every element behind it is styled anew.

@@ -1,6 +1,6 @@
 // All sensors of a room in one chart of a quantity, the one with the worst value drawn on top.
 import { useQueries } from "@tanstack/preact-query";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import type { Bucket } from "../api/client";
 import { history, pastEvery } from "../api/queries";
@@ -54,7 +54,7 @@ export function RoomChart({ sensors, overview, excursions = [], lacks, quantity 
     queryFn: ({ signal }: { signal: AbortSignal }) => history(id, start, end, points, signal),
   })) });
   // What is known of a sensor stays while its readings are asked for anew, and when that fails.
-  const kept = useRef(new Map<string, Bucket[]>()).current;
+  const kept = useMemo(() => new Map<string, Bucket[]>(), [period]);
   for (const [i, id] of shown.entries()) if (answers[i]?.data) kept.set(id, answers[i].data);
   const bucket = (end - start) / points / 1000;
   const known = new Map(sensors.map((sensor) => [sensor.id, sensor]));

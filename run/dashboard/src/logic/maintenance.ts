@@ -24,6 +24,7 @@ export function instantOf(shown: number, zone: string): number {
 
 /** The last time that an input takes: without one Chromium lets six digits be typed for a year. */
 export const lastInput = "9999-12-31T23:59";
+export const lastDay = lastInput.slice(0, 10);
 
 /** What an input of type datetime-local shows for an instant in a zone. */
 export function inputValue(time: number, zone: string): string {

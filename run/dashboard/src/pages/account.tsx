@@ -88,7 +88,7 @@ function PasswordForm({ profile }: { profile: Profile }) {
               params: { path: { customer_id: profile.id } }, body: { password },
             }),
           );
-          // The change has made every older token invalid. Whom it did not sign in is asked to.
+          // The change has made every older token invalid. If signing in fails, the page asks for it.
           await signIn(profile.email, password).catch(expire);
           setPassword("");
           setDone(true);

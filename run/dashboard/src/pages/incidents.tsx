@@ -6,7 +6,7 @@ import { useIncidents } from "../api/incidents";
 import { keys, listLimit, refresh, useOverview, useRooms } from "../api/queries";
 import { count, plural, shownZone } from "../logic/format";
 import { byDay, causes, type Incident } from "../logic/incidents";
-import { instantOf } from "../logic/maintenance";
+import { instantOf, lastDay } from "../logic/maintenance";
 import { Action } from "../components/action";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { Select } from "../components/form";
@@ -162,9 +162,9 @@ function History({ filter }: { filter: ReturnType<typeof useFilter> }) {
           options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
         <Select label="Cause" value={cause ?? ""} onChange={(chosen) => set("cause", chosen)}
           options={[["", "All causes"], ...Object.entries(causes)]} />
-        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay}
+        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay} max={lastDay}
           onInput={(event) => set("from", event.currentTarget.value)} /></div>
-        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay}
+        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay} max={lastDay}
           onInput={(event) => set("to", event.currentTarget.value)} /></div>
         <div class="field grows">
           <label for="text">Text</label>

@@ -20,9 +20,11 @@ export default function JoinPage() {
   const [invitation, setInvitation] = useState<Accepted | null>(null);
   const [error, setError] = useState<unknown>(null);
   const open = () => {
+    let left = false;
     setInvitation(null);
     setError(null);
-    acceptInvitation({ code }).then(setInvitation, setError);
+    acceptInvitation({ code }).then((found) => left || setInvitation(found), (refused) => left || setError(refused));
+    return () => { left = true; };
   };
   useEffect(open, [code]);
   return (

@@ -128,7 +128,7 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     const body = {
       start_time: inputInstant(start, zone, given), duration_s: Number(hours) * 3600, time_zone: zone,
       weekdays: repeats ? [...days] : [],
-      ...(repeats && until && { until: inputInstant(until, zone) }),
+      ...(repeats && until && { until: inputInstant(until, zone, Date.parse(window?.until ?? "")) }),
       ...(comment.trim() && { comment: comment.trim() }), ...scope, confirm,
     };
     await unwrap(window
@@ -138,57 +138,59 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     onClose();
   };
   return (
-    <Dialog title={window ? "Change window" : "Add maintenance window"} onClose={onClose} wide>
-      <Form
-        action={window ? "Save window" : "Add window"} onCancel={onClose}
-        onSubmit={async () => {
-          try {
-            await save(false);
-          } catch (refused) {
-            if (!(refused instanceof ApiError && refused.status === 409)) throw refused;
-            await silenced.refetch();
-            setAsking(true);
-          }
-        }}
-      >
-        <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false}
-          hint="For example “Filters are changed”." autoFocus />
-        <RoomChoice chosen={rooms} onChange={(chosen) => { setRooms(chosen); setSensorID(""); }} required />
-        {rooms.length === 1 && <SensorChoice roomID={rooms[0] ?? 0} sensorID={sensorID} onChange={setSensorID} />}
-        <div aria-live="polite">
-          {silenced.data && <Silenced incidents={silenced.data.incidents} />}
-          {silenced.error && <Failure error={silenced.error} retry={() => void silenced.refetch()} />}
-        </div>
-        <div class="pair">
-          <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local"
-            value={start} onInput={setStart} />
-          <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any"
-            value={hours} onInput={setHours} />
-        </div>
-        <Select label="Time zone" value={zone} onChange={setZone} options={zones} />
-        <label class="check"><input type="checkbox" checked={repeats}
-          onChange={(event) => setRepeats(event.currentTarget.checked)} /> Every week</label>
-        {repeats && (
-          <fieldset class="weekdays">
-            <legend>On</legend>
-            {[1, 2, 3, 4, 5, 6, 0].map((index) => (
-              <label key={index} class="check">
-                <input type="checkbox" checked={days.includes(index)} required={days.length === 0}
-                  onChange={() => setDays(days.includes(index) ? days.filter((other) => other !== index)
-                    : [...days, index].sort())} /> {weekdays[index]}
-              </label>
-            ))}
-          </fieldset>
-        )}
-        {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil}
-          required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
-      </Form>
-      {/* Over the form: Escape goes on keeping what was typed in it. */}
+    <>
+      {/* Over the form, where Escape goes on keeping what was typed, and before it: it closes first. */}
       {asking && <Confirm title="Silence what is critical now?" action="Silence it" onConfirm={() => save(true)}
         onClose={() => setAsking(false)}>
         <Silenced incidents={silenced.data?.incidents.filter(({ severity }) => severity === "critical") ?? []} />
       </Confirm>}
-    </Dialog>
+      <Dialog title={window ? "Change window" : "Add maintenance window"} onClose={onClose} wide>
+        <Form
+          action={window ? "Save window" : "Add window"} onCancel={onClose}
+          onSubmit={async () => {
+            try {
+              await save(false);
+            } catch (refused) {
+              if (!(refused instanceof ApiError && refused.status === 409)) throw refused;
+              await silenced.refetch();
+              setAsking(true);
+            }
+          }}
+        >
+          <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false}
+            hint="For example “Filters are changed”." autoFocus />
+          <RoomChoice chosen={rooms} onChange={(chosen) => { setRooms(chosen); setSensorID(""); }} required />
+          {rooms.length === 1 && <SensorChoice roomID={rooms[0] ?? 0} sensorID={sensorID} onChange={setSensorID} />}
+          <div aria-live="polite">
+            {silenced.data && <Silenced incidents={silenced.data.incidents} />}
+            {silenced.error && <Failure error={silenced.error} retry={() => void silenced.refetch()} />}
+          </div>
+          <div class="pair">
+            <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local"
+              value={start} onInput={setStart} />
+            <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any"
+              value={hours} onInput={setHours} />
+          </div>
+          <Select label="Time zone" value={zone} onChange={setZone} options={zones} />
+          <label class="check"><input type="checkbox" checked={repeats}
+            onChange={(event) => setRepeats(event.currentTarget.checked)} /> Every week</label>
+          {repeats && (
+            <fieldset class="weekdays">
+              <legend>On</legend>
+              {[1, 2, 3, 4, 5, 6, 0].map((index) => (
+                <label key={index} class="check">
+                  <input type="checkbox" checked={days.includes(index)} required={days.length === 0}
+                    onChange={() => setDays(days.includes(index) ? days.filter((other) => other !== index)
+                      : [...days, index].sort())} /> {weekdays[index]}
+                </label>
+              ))}
+            </fieldset>
+          )}
+          {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil}
+            required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
+        </Form>
+      </Dialog>
+    </>
   );
 }
 
