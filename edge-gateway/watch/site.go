@@ -24,7 +24,8 @@ const (
 	awayAfter     = 40 * time.Second // without an answer; a poll waits 25 s
 	unseenAfter   = 30 * time.Second // from a reading until the service must show it
 	blindAfter    = time.Minute      // until people are told that nobody judges
-	pointsKept    = incident.Reach + incident.RateReach
+	// pointsKept is the longest time to fire or to clear, and the longest gap that counts.
+	pointsKept = incident.MaxFor + incident.MaxPause + incident.RateReach
 	// betweenLooks is how much later than the last judgement on site a call of the service may be
 	// to be the one that people were told of then.
 	betweenLooks   = 30 * time.Second
