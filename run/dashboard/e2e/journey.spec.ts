@@ -175,8 +175,15 @@ test("readings are saved as CSV", async ({ page }) => {
   await page.getByRole("link", { name: /^Rack 1,/ }).first().click();
   const download = page.waitForEvent("download");
   let asked = 0;
-  page.on("request", (request) => { if (request.url().includes("format=csv")) asked++; });
+  let release = () => {};
+  const pressed = new Promise<void>((resolve) => { release = resolve; });
+  await page.route(/format=csv/, async (route) => {
+    asked++;
+    await pressed; // after the answer a second press is another download
+    await route.continue();
+  });
   await page.getByRole("button", { name: "Download CSV" }).dblclick();
+  release();
   const stream = await (await download).createReadStream();
   let text = "";
   for await (const chunk of stream) text += String(chunk);

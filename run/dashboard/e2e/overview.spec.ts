@@ -1,4 +1,5 @@
 // The overview in each of its states.
+import type { Locator } from "@playwright/test";
 import { incident } from "../tests/incident";
 import { answer, asked, hot, show } from "./answers";
 import { costOf } from "./trace";
@@ -234,17 +235,18 @@ test("what of the demo's past has arrived is told by the service, every 2 s, and
   await expect(page.locator(".live")).toContainText("live,");
   await expect(page.getByText("not judged for anomalies")).toHaveCount(0);
   await expect(() => page.clock.pauseAt(Date.now() + 1000)).toPass();
-  const next = async () => {
+  const next = async (shown: Locator) => {
     i++;
     const answered = page.waitForResponse(asked);
     await page.clock.runFor(2000);
     await answered;
-    await page.clock.runFor(1000);
+    await expect(async () => { // it is drawn by the page's clock, once it has been read
+      await page.clock.runFor(100);
+      expect(await shown.isVisible()).toBe(true);
+    }).toPass();
   };
-  await next();
-  await expect(page.locator(".sentence .hint")).toHaveText(told[1]!);
-  await next();
-  await expect(page.getByText("Nothing is wrong", { exact: false })).toBeVisible();
+  await next(page.locator(".sentence .hint").getByText(told[1]!));
+  await next(page.getByText("Nothing is wrong", { exact: false }));
   await expect(page.getByText("are arriving")).toHaveCount(0);
 });
 
