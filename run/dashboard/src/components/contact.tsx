@@ -1,6 +1,6 @@
 // Whether what the page shows is so now: when there is no contact with the service,
 // the last values stay, dimmed, and say since when.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { useOverview } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { timeNear } from "../logic/format";
@@ -29,7 +29,9 @@ export function useLostContact(): number | null {
       document.removeEventListener("visibilitychange", look);
     };
   }, [dataUpdatedAt]);
-  return data !== undefined && (isError || old) ? serviceTime(dataUpdatedAt) : null;
+  // Once: what is known of the service's clock changes with its answers, by a second.
+  const answered = useMemo(() => serviceTime(dataUpdatedAt), [dataUpdatedAt]);
+  return data !== undefined && (isError || old) ? answered : null;
 }
 
 /** Since when, and not for how long: an alert that changes is read aloud again. */
