@@ -46,8 +46,11 @@ func (n *nodeTable) live(since time.Time, after string) []LiveNode {
 	defer n.mu.Unlock()
 	found := make([]LiveNode, 0, LivePage)
 	for _, id := range slices.Sorted(maps.Keys(n.known)) {
+		if len(found) == LivePage {
+			break
+		}
 		known := n.known[id]
-		if id <= after || len(found) == LivePage || len(known.window.entries) == 0 {
+		if id <= after || len(known.window.entries) == 0 {
 			continue
 		}
 		node := LiveNode{NodeID: id, Points: []LivePoint{}}

@@ -67,6 +67,14 @@ func TestShutdownOrder(t *testing.T) {
 	}
 }
 
+// limited is a room of one sensor, which is critical above 32 °C.
+func limited() *site {
+	return &site{
+		Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
+		Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
+	}
+}
+
 // hotSite has half an hour of readings, each 30 s, at the temperatures of nodes.
 func hotSite(now time.Time, nodes map[string]float64) live {
 	l := live{readAt: now, time: now, points: map[string][]incident.Point{}}

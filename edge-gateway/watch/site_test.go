@@ -421,10 +421,7 @@ func TestJudgeGoesOn(t *testing.T) {
 		known := hot(1)
 		known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
 		s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
-		here := &site{
-			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
-			Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
-		}
+		here := limited()
 		l := hotSite(now, map[string]float64{"a": 33})
 		s.judge(steps, here, &l, true, now)
 		s.judge(steps, here, &l, true, now)
@@ -486,10 +483,7 @@ func TestOverForTheServiceAlone(t *testing.T) {
 	} {
 		steps, s, known := []Step{{Name: "a", zone: time.UTC}}, newState(), hot(1)
 		s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
-		here := &site{
-			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
-			Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
-		}
+		here := limited()
 		l := hotSite(now, map[string]float64{"a": 33})
 		s.judge(steps, here, &l, true, now)
 		known.State, known.Resolution = "over", resolution
@@ -506,10 +500,7 @@ func TestSnoozeOutlastsTheUplink(t *testing.T) {
 	steps, s, known := []Step{{Name: "a", zone: time.UTC}}, newState(), hot(1)
 	known.Phase, known.State, known.SnoozedUntil, known.StartTime = "actual", "taken", new(now.Add(time.Minute)), now.Add(-30*time.Minute)
 	s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
-	here := &site{
-		Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
-		Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
-	}
+	here := limited()
 	s.Judged = []*judged{{Room: 1, Cause: incident.TooHot, ID: 1, Until: now.Add(24 * time.Hour)}} // by a clock that was ahead
 	for _, away := range []bool{true, false, true} {
 		l := hotSite(now, map[string]float64{"a": 33})

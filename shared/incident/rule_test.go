@@ -163,7 +163,8 @@ func TestSilenceInWords(t *testing.T) {
 		29_970 * time.Millisecond: "30 s", 59_970 * time.Millisecond: "60 s", 90_030 * time.Millisecond: "90 s",
 		299 * time.Second: "5 min", 301 * time.Second: "5 min", 3599 * time.Second: "1 h",
 	} {
-		must.Equal(t, fmt.Sprintf("a mean of %s", mean), "No reading for more than 10 min, usually one every "+want, incident.DescribeSilence(noon, mean, incident.CauseUnknown, now))
+		must.Equal(t, fmt.Sprintf("a mean of %s", mean), "No reading for more than 10 min, usually one every "+want,
+			incident.DescribeSilence(noon, mean, incident.CauseUnknown, now))
 	}
 	must.Equal(t, "of a gateway", "Gateway A silent, no reading from its 1 node for more than 10 min",
 		incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now))
