@@ -171,6 +171,30 @@ func TestFirstReading(t *testing.T) {
 	must.Equal(t, "score", 0.0, anomaly.Calibrate(nil).Score("n", "r", noon(), v))
 }
 
+// Beside neighbours of which fewer than four measure humidity, the dew point is judged by itself: none
+// of those three excuses it, and none that goes wrong is its fault.
+func TestDewPointBesideThermometers(t *testing.T) {
+	t.Parallel()
+	score := func(humidity, theirs float64) float64 {
+		neighbours := fiveNeighbours()
+		for i, n := range neighbours {
+			n.Now = anomaly.AirOf(n.Now.Temperature, theirs)
+			for slot := anomaly.SlotOf(noon()) - 143; slot < anomaly.SlotOf(noon()) && i < 2; slot++ {
+				n.Now.DewPoint = math.NaN()
+				n.Day.Put(slot, n.Now)
+			}
+		}
+		own := anomaly.Live{Day: *dayOf(22)}
+		w, r := past(steady(22), steady(humidity))
+		v := anomaly.Statistics(w, r, &own.Day, own.Around(noon(), neighbours))
+		v[anomaly.Unchanged] = 0
+		return anomaly.Calibrate(nil).Score("n", "r", noon(), v)
+	}
+	must.Hold(t, score(90, 40) > anomaly.Alarm(1), "damper by itself: a score of %.2f", score(90, 40))
+	must.Hold(t, score(90, 90) > anomaly.Alarm(1), "damper with three others: a score of %.2f", score(90, 90))
+	must.Hold(t, score(40, 90) < anomaly.Alarm(1), "three others are damper: a score of %.2f", score(40, 90))
+}
+
 // A neighbour that goes wrong moves the others' medians little, and one that is silent not at all.
 func TestWrongNeighbour(t *testing.T) {
 	t.Parallel()

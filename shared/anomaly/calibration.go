@@ -346,7 +346,7 @@ const leastExcess = 0.1
 // if its neighbours' are unknown. Those of its own temperature serve only the band of charts: the
 // cooling path judges them.
 func (c *Calibration) most(u usual, hour int, strength Hour) (surprise float64, by Statistic) {
-	alone := math.IsNaN(float64(strength[TemperatureChange]))
+	alone := math.IsNaN(float64(strength[TemperatureChange] + strength[DewPointChange]))
 	for s := range Count {
 		if math.IsNaN(float64(strength[s])) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
 			continue

@@ -233,7 +233,7 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 		warmer = append(warmer, other.Now.Temperature-other.Day.At(slot-twoHours).Temperature)
 		damper = append(damper, other.Now.DewPoint-other.Day.At(slot-quarterHour).DewPoint)
 	}
-	s.Air, s.Warmer, s.Damper = Air{median(temperature, 1), median(dew, 1)}, median(warmer, 1), median(damper, 1)
+	s.Air, s.Warmer, s.Damper = Air{median(temperature, 1), median(dew, MinNeighbours)}, median(warmer, 1), median(damper, MinNeighbours)
 	return s
 }
 
