@@ -520,12 +520,12 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 				who, verb, size, more, span/60, limit))
 		}
 	}
-	for i, who := range [2]string{"the room", "it"} {
+	for i, who := range [2]string{"the room", "it"} { // of a room whose other nodes are silent or new, each is as ever
 		m, l := places[i].m, places[i].l
-		if by := m.Level - l.Level[1] + warmer; by > warmer {
+		if by := m.Level - l.Level[1] + warmer; by > warmer && own.Level > places[1].l.Level[1]-warmer {
 			return notice("warmest", by, warmer, fmt.Sprintf("%s is %.1f °C warmer than ever in the weeks before", who, by))
 		}
-		if by := l.Level[0] - m.Level + warmer; by > warmer {
+		if by := l.Level[0] - m.Level + warmer; by > warmer && own.Level < places[1].l.Level[0]+warmer {
 			return notice("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
 		}
 	}

@@ -441,6 +441,18 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 	}
 }
 
+// Where the warm half of a room is silent, or new, the others are as warm as ever.
+func TestRoomOfOtherNodesIsNoWarmer(t *testing.T) {
+	t.Parallel()
+	at := func(level float64) []anomaly.Climate { return weeks(28, func(int, int) float64 { return level }, 0.2) }
+	for _, room := range []float64{18, 26} {
+		c := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: at(22)}, {Room: "r", Air: at(room)}})
+		must.Equal(t, "at the level of the others", "", reasonOf(c, moves(0, 22), moves(0, 22)))
+		beyond := float32(22 + (22-room)/20)
+		must.Contain(t, "and a little beyond", reasonOf(c, moves(0, beyond), moves(0, beyond)), "the room is 4.2 °C")
+	}
+}
+
 // A node that sends every quarter of an hour shows no change in less.
 func TestCoolingOfRareReadings(t *testing.T) {
 	t.Parallel()
