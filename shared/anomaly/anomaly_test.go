@@ -111,6 +111,8 @@ func TestStatistics(t *testing.T) {
 		w, r := past(c.t, c.h)
 		must.Equal(t, c.name, c.want, anomaly.Statistics(w, r, dayOf(22), c.around)[c.statistic], near(1e-6))
 	}
+	w, r := past(steady(22.3456), steady(40))
+	must.Equal(t, "unchanged in all its digits", 143*600.0, anomaly.Statistics(w, r, dayOf(22.3456), alone)[anomaly.Unchanged])
 }
 
 // Each change is measured from its own slot of the day, and against what neighbours did in that time.

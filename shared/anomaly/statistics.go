@@ -91,9 +91,10 @@ const slotsOfDay = 144
 // Air is a temperature and a dew point, both in °C; NaN where there is none.
 type Air struct{ Temperature, DewPoint float64 }
 
-// AirOf is the air of a temperature in °C and a relative humidity in %, to a hundred-thousandth of a
-// degree as in a [Day].
+// AirOf is the air of a temperature in °C and a relative humidity in %, which it rounds as in a window, to a
+// hundred-thousandth of a degree as in a [Day].
 func AirOf(temperature, humidity float64) Air {
+	temperature, humidity = reading.Round(temperature), reading.Round(humidity)
 	return Air{float64(float32(temperature)), float64(float32(reading.DewPoint(temperature, humidity)))}
 }
 
