@@ -87,7 +87,7 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 		past[i] = anomaly.NodeHours{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10)}
 		places[n.ID] = i
 	}
-	rooms := map[string][]anomaly.Climate{}
+	rooms, placed := map[string][]anomaly.Climate{}, make([]string, len(nodes)) // placed: each node's room on the day before
 	kept := map[string]bool{name: true}
 	for back := daysKept; back > 0; back-- {
 		start := today.Add(-time.Duration(back) * day)
@@ -101,7 +101,10 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 				rooms[n.Room] = append(rooms[n.Room], n.Air...)
 			}
 			if i, ok := places[n.Node]; ok {
-				past[i].Neighbours, past[i].Air = n.Neighbours, append(past[i].Air, n.Air...)
+				if past[i].Air = append(past[i].Air, n.Air...); placed[i] != "" && placed[i] != n.Room {
+					past[i].Air = nil // it was moved on that day: the air of another place says nothing of this one
+				}
+				past[i].Neighbours, placed[i] = n.Neighbours, n.Room
 				for hour, h := range n.Hours {
 					if !h.Silent() { // verdicts may remove a share of the hours that were heard
 						heard[i] = append(heard[i], anomaly.PastHour{Start: start.Add(time.Duration(hour) * time.Hour), Hour: h, Instrument: n.Instrument})
@@ -284,7 +287,7 @@ func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, st
 	}
 	past := make([]anomaly.NodeHours, len(nodes))
 	for i, neighbours := range anomaly.Neighbours(placed) {
-		past[i].Node = nodes[i].ID
+		past[i].Node, past[i].Room = nodes[i].ID, placed[i].Room
 		for _, other := range neighbours {
 			past[i].Neighbours = append(past[i].Neighbours, nodes[other].ID)
 			all[i].neighbours = append(all[i].neighbours, &all[other].Live)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -133,4 +134,47 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 	}
 	must.Equal(t, "right leaves what is usual", false, bytes.Equal(judged(incidents.VerdictRight), unjudged))
 	must.Equal(t, "right, taken back, leaves it", true, bytes.Equal(judged(incidents.VerdictWrong), unjudged))
+}
+
+// TestMovedNodeStartsAnew moves a node from a room of 28 °C to one of 22 °C: there it is no colder than before.
+func TestMovedNodeStartsAnew(t *testing.T) {
+	t.Parallel()
+	tooltest.Long(t)
+	p := newFixture(t, 0)
+	today := p.now.UTC().Truncate(24 * time.Hour)
+	for today.Weekday() != time.Wednesday { // the last days are compared with working days
+		today = today.AddDate(0, 0, -1)
+	}
+	var cold int64
+	must.Do(t, p.pool.QueryRow(t.Context(), `INSERT INTO server_rooms (customer_id, name) VALUES ($1, 'Cold') RETURNING id`, p.customer).Scan(&cold))
+	for _, id := range []string{"c1", "c2", "c3"} {
+		p.sensor(p.customer, cold, id)
+	}
+	for _, id := range []string{"h1", "h2", "h3", "m"} {
+		p.sensor(p.customer, p.room, id)
+	}
+	var rows []reading.Reading
+	const hours = 16 * 24
+	for i := range 2 * hours {
+		for _, id := range []string{"c1", "c2", "c3", "h1", "h2", "h3", "m"} {
+			level := 28.0
+			if id < "d" || id == "m" && i >= 2*(hours-3*24) {
+				level = 22
+			}
+			rows = append(rows, reading.Reading{
+				NodeID: id, MessageID: "m", Time: today.Add(time.Duration(i-2*hours) * 30 * time.Minute), Temperature: level + 0.1*float64(i%5), Humidity: 40,
+			})
+		}
+	}
+	p.store(rows)
+	for day := -3; day <= 0; day++ {
+		p.now = today.AddDate(0, 0, day).Add(time.Hour)
+		p.refresh()
+		p.exec(`UPDATE sensors SET room_id = $1 WHERE node_id = 'm'`, cold) // on the day that now begins, as its readings are
+	}
+	pair, _, err := p.bucket.Load(t.Context(), p.customer, p.live())
+	must.Do(t, err)
+	calm := anomaly.Moves{Level: 22.2}
+	told, _ := pair.Calibration.Cooling("m", strconv.FormatInt(cold, 10), p.now, calm, calm, 4)
+	must.Equal(t, "told of the node that was moved", "", told.Reason)
 }
