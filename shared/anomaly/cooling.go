@@ -534,8 +534,8 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 		than[1] = "it is %.1f °C %s than before"
 	}
 	for i, than := range than {
-		by := places[i].l.Slow
-		if by[0] == 0 || math.IsNaN(level) {
+		by, both := places[i].l.Slow, places[0].l.Slow[0]+places[1].l.Slow[0]
+		if by[0] == 0 || math.IsNaN(level) || larger(both, -both) < roomSpread { // both: only those that are heard have changed
 			continue
 		}
 		way := "hotter"
