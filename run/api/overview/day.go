@@ -160,7 +160,8 @@ func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 	switch {
 	case l.JudgedBy == "":
 		return "nothing"
-	case heard < enoughHalfHours && !anomalous && l.TemperatureAt != nil: // else it was judged, or has no half hours
+	case heard < enoughHalfHours && !anomalous && l.TemperatureAt != nil && // else it was judged, or has no half hours
+		(l.HumidityAt == nil || l.HumidityAt.Sub(*l.TemperatureAt) < 24*time.Hour):
 		return "learning"
 	default:
 		return string(l.JudgedBy)

@@ -123,4 +123,6 @@ func TestJudgedWithoutTemperature(t *testing.T) {
 	must.Equal(t, "judged by", "window", d.judgedBy(damp, false))
 	damp.TemperatureAt = new(time.Now())
 	must.Equal(t, "with a temperature", "learning", d.judgedBy(damp, false))
+	damp.HumidityAt = new(damp.TemperatureAt.Add(24 * time.Hour))
+	must.Equal(t, "a day after its last temperature", "window", d.judgedBy(damp, false))
 }
