@@ -209,6 +209,7 @@ func TestWrongNeighbour(t *testing.T) {
 	right := surround(anomaly.AirOf(22, 40), noon())
 	wrong := surround(anomaly.AirOf(60, 90), noon())
 	must.Equal(t, "with a fault", [2]float64{right.Air.DewPoint, right.Warmer}, [2]float64{wrong.Air.DewPoint, wrong.Warmer}, near(1e-9))
+	must.Equal(t, "neighbours with a temperature", 4, surround(anomaly.AirOf(math.NaN(), 40), noon()).Neighbours)
 	silent := surround(anomaly.AirOf(60, 90), noon().Add(-301*time.Second))
 	must.Equal(t, "neighbours beside a silent one", 4, silent.Neighbours)
 	must.Equal(t, "beside a silent one", right.Air.DewPoint, silent.Air.DewPoint, near(1e-9))

@@ -157,7 +157,7 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 	alive := 0
 	for _, n := range nodes {
 		moves, moved := n.movesNear(at)
-		if moved || heardAt(n.Heard, at) {
+		if moved || heardAt(n.Heard, at) && !math.IsNaN(n.Now.Temperature) {
 			alive++
 		}
 		if !moved {

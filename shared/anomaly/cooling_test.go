@@ -340,6 +340,13 @@ func TestTogether(t *testing.T) {
 			t.Errorf("three of %d: %+v of %d", len(nodes), m, heard)
 		}
 	}
+	damp := warming(1, 1, 1)
+	for range 4 {
+		damp = append(damp, &anomaly.Live{Heard: noon(), Now: anomaly.AirOf(math.NaN(), 40)})
+	}
+	if m, heard := anomaly.Together(noon(), damp); heard != 3 || math.IsNaN(float64(m.Level)) {
+		t.Errorf("three beside four that measure humidity alone: %+v of %d", m, heard)
+	}
 	apart := warming(1, 1, 1)
 	for _, n := range apart {
 		n.Move(reading.Window{}, reading.Reading{Time: noon().Add(time.Second), Temperature: math.NaN(), Humidity: 40})

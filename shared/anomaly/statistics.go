@@ -225,7 +225,7 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 	values := func() []float64 { return make([]float64, 0, MaxNeighbours) }
 	temperature, dew, warmer, damper := values(), values(), values(), values()
 	for i, other := range neighbours {
-		if !heardAt(other.Heard, at) {
+		if !heardAt(other.Heard, at) || math.IsNaN(other.Now.Temperature) {
 			continue
 		}
 		s.Neighbours++
