@@ -306,10 +306,7 @@ func limitsOf(past []Climate, beyond, doubt float32) limits {
 // change is the largest rise (way 0) or fall (1) within a span at an hour of the day.
 func (l *limits) change(way, span, hour int) float32 {
 	most := max(leastRise, l.Change[4*way+span]*float32(l.Hour[way][hour])/255, l.First*firstChanges()[span])
-	if way == 1 {
-		most *= beyondFall
-	}
-	return most
+	return most * [2]float32{1, beyondFall}[way]
 }
 
 // The CUSUM over days (Page, Biometrika 41, 1954).
@@ -503,6 +500,9 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 				way, verb = 1, "fell"
 			}
 			limit := places[i].l.change(way, k, at.UTC().Hour())
+			if room := places[0].l; i == 1 && room.First == 0 && math.IsNaN(float64(together.Change[k])) {
+				limit = max(limit, room.change(way, k, at.UTC().Hour())) // its node may do what an unknown room does
+			}
 			size, part := larger(by, -by), own.Change[k]
 			if !(size > limit) || !(part*by > 0) || 2*larger(part, -part) < limit {
 				continue

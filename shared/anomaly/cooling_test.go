@@ -478,6 +478,20 @@ func TestRoomWithoutItsWarmHalfIsNoColder(t *testing.T) {
 	must.Contain(t, "as its room", told.Reason, "the room is 8.0 °C colder than its last month")
 }
 
+// While its room is unknown, as after a start, a node may do what that does, in a room that is known for a week.
+func TestNodeOfAnUnknownRoom(t *testing.T) {
+	t.Parallel()
+	unknown := moves(float32(math.NaN()), 22)
+	for days, want := range map[int][2]string{28: {"", "temperature rose 5.0 °C in 5 min"}, 6: {"temperature rose 3.0", "temperature rose 5.0"}} {
+		room := weeks(days, calm, 4)
+		c := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: weeks(28, calm, 0.1)}, {Room: "r", Air: room}})
+		for i, rise := range []float32{3, 5} {
+			got := reasonOf(c, moves(rise, 22), unknown)
+			must.Hold(t, strings.HasPrefix(got, want[i]) && (got == "") == (want[i] == ""), "%g °C, a room of %d days: %q, want %q", rise, days, got, want[i])
+		}
+	}
+}
+
 // A node that sends every quarter of an hour shows no change in less.
 func TestCoolingOfRareReadings(t *testing.T) {
 	t.Parallel()
