@@ -460,24 +460,6 @@ func TestRoomOfOtherNodesIsNoWarmer(t *testing.T) {
 	}
 }
 
-// Where half of a room has been silent for two days, the others are no colder than before.
-func TestRoomWithoutItsWarmHalfIsNoColder(t *testing.T) {
-	t.Parallel()
-	at := func(before, since float64) []anomaly.Climate {
-		return weeks(28, func(day, hour int) float64 {
-			if day*24+hour >= 25*24+16 {
-				return since
-			}
-			return before
-		}, 0.2)
-	}
-	c := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: at(22, 22)}, {Node: "m", Room: "r", Air: at(30, 22)}, {Room: "r", Air: at(30, 22)}})
-	now := moves(0, 22)
-	must.Equal(t, "as before", "", reasonOf(c, now, now))
-	told, _ := c.Cooling("m", "r", noon(), now, now, 4)
-	must.Contain(t, "as its room", told.Reason, "the room is 8.0 °C colder than its last month")
-}
-
 // While its room is unknown, as after a start, a node may do what that does, in a room that is known for a week.
 func TestNodeOfAnUnknownRoom(t *testing.T) {
 	t.Parallel()
