@@ -170,6 +170,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	arguments := []string{
 		"--pgdata", making, "--username", superuser, "--pwfile", secret,
 		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C",
+		"--lc-ctype", map[bool]string{true: "UTF-8", false: "C.UTF-8"}[runtime.GOOS == "darwin"], // by C alone lower() knows ASCII only
 	}
 	if c.throwaway {
 		arguments = append(arguments, "--no-sync")

@@ -23,7 +23,7 @@ CREATE TABLE customers (
 CREATE UNIQUE INDEX customers_email_key ON customers (lower(email));
 
 -- User names are unique without regard to case, in every script: a database of locale C,
--- as the local one is, folds ASCII alone, so the index names PostgreSQL 17's own collation
+-- as local ones were, folds ASCII alone, so the index names PostgreSQL 17's own collation
 -- or ICU's where there is one.
 -- +goose StatementBegin
 DO $$
