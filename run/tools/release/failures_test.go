@@ -145,7 +145,7 @@ func TestEveryAnswerMayBeLost(t *testing.T) {
 			}
 		}
 	}
-	must.Hold(t, seen >= 10, "%d of %d commands change something: some are not seen", seen, len(commands))
+	must.Hold(t, seen >= 9, "%d of %d commands change something: some are not seen", seen, len(commands))
 }
 
 // failing plays releases in one cloud, each with a command that fails.

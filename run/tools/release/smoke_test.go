@@ -19,6 +19,7 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/function/functiontest"
@@ -102,8 +103,9 @@ func publishing(t *testing.T, client *pubsub.Client) (*cloud, *release) {
 func TestSyntheticReading(t *testing.T) {
 	t.Parallel()
 	var away atomic.Value // the function that fails
+	database := pgtest.URL(t)
 	s := must.Get(system.Start(t.Context(), system.Options{
-		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		DataDir: t.TempDir(), DatabaseURL: database, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 		WrapHandler: func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
 				if function == away.Load() {
@@ -136,6 +138,11 @@ func TestSyntheticReading(t *testing.T) {
 	away.Store("detect")
 	must.Equal(t, "without detection a release is good", false, send("1") == nil)
 	r.says("does not come back with its alert")
+	connection := must.Get(pgx.Connect(t.Context(), database))(t)
+	defer func() { _ = connection.Close(t.Context()) }()
+	var sensors int
+	must.Do(t, connection.QueryRow(t.Context(), `SELECT count(*) FROM sensors`).Scan(&sensors))
+	must.Equal(t, "sensors that are left, whose silence would be a dark site", 0, sensors)
 }
 
 // before writes the sources of the commit before the newest migration into a folder. CI has the history, of which a
