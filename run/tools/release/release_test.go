@@ -165,6 +165,19 @@ func TestSettingDuringAnIncident(t *testing.T) {
 		must.Equal(t, "image, and where requests go", [2]string{"api:1", "api-00001"}, [2]string{api.image, api.pinned})
 		r.says("Requests stay at api-00001")
 	})
+	t.Run("a function that was rolled back", func(t *testing.T) {
+		t.Parallel()
+		c, r := begin(t, "yes\n")
+		second := pipeline("api:2", "ingest:2", "detect:1")
+		c.begin(t, "b0", second, r.folders).want(true, second.live(), nil)
+		r.does("gcloud run services update-traffic ingest --to-revisions ingest-00001=100 --project " + project + " --region " + region)
+		before := c.object(statePath)
+		err := r.run(ownMachine, "#!/usr/bin/env bash\n"+apply)
+		if err == nil || c.object(statePath) != before || c.object("release/lock") != "" {
+			t.Errorf("%v, lock %q\n%s", err, c.object("release/lock"), r.log.String())
+		}
+		r.says("ingest serves ingest-00001")
+	})
 	t.Run("not wanted", func(t *testing.T) {
 		t.Parallel()
 		c, r := begin(t, "y\n")
