@@ -171,6 +171,11 @@ run "models" {
     condition     = alltrue([for rule in google_storage_bucket.this.lifecycle_rule : one(rule.action).type != "Delete" || one(rule.condition).with_state == "ARCHIVED"])
     error_message = "A model that serves could be deleted for its age."
   }
+
+  assert {
+    condition     = alltrue([for rule in google_storage_bucket.this.lifecycle_rule : coalesce(one(rule.condition).num_newer_versions, 0) == 0])
+    error_message = "What was deleted is kept for ever: nothing newer takes its name."
+  }
 }
 
 run "archives" {

@@ -21,7 +21,6 @@ resource "google_storage_bucket" "this" {
     }
     condition {
       days_since_noncurrent_time = 90
-      num_newer_versions         = 20
       with_state                 = "ARCHIVED"
     }
   }
