@@ -95,7 +95,10 @@ func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, 
 				return fmt.Errorf("to %s: %w", component, err)
 			}
 		}
-		return nil
+		// Cloud SQL's user postgres, who deletes old alerts by hand, is no superuser and owns no table.
+		_, err := tx.Exec(ctx, `
+			DO $$ BEGIN GRANT SELECT, DELETE ON alerts TO cloudsqlsuperuser; EXCEPTION WHEN undefined_object THEN NULL; END $$`)
+		return Wrap(err, "to cloudsqlsuperuser")
 	})
 	return Wrap(err, "grant rights")
 }

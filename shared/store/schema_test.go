@@ -430,6 +430,17 @@ func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
 	refused(t, as(t, db.pool, user), `SELECT FROM customers`)
 }
 
+// TestAlertsAreArchived deletes as a person in Cloud SQL Studio, whose user owns no table.
+func TestAlertsAreArchived(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sql(t, `DO $$ BEGIN CREATE ROLE cloudsqlsuperuser; EXCEPTION WHEN duplicate_object THEN NULL; END $$`, nil)
+	person := as(t, db.pool, "cloudsqlsuperuser")
+	must.Do(t, store.Grant(t.Context(), db.pool, nil))
+	must.Get(person.Exec(t.Context(), `DELETE FROM alerts WHERE timestamp < '2026-01-01'`))(t)
+	refused(t, person, `DELETE FROM customers`)
+}
+
 func TestGrantRefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	db := open(t)
