@@ -359,6 +359,11 @@ run "monitoring" {
   }
 
   assert {
+    condition     = !strcontains(google_monitoring_alert_policy.this["uptime"].conditions[0].condition_threshold[0].filter, "check_id")
+    error_message = "Google deletes no check that a policy names: another domain could not be set."
+  }
+
+  assert {
     condition     = length(jsondecode(google_monitoring_dashboard.this.dashboard_json).mosaicLayout.tiles) == 11 && alltrue([for tile in jsondecode(google_monitoring_dashboard.this.dashboard_json).mosaicLayout.tiles : try(tile.xPos, 0) + tile.width <= 12])
     error_message = "The dashboard does not fit its grid."
   }

@@ -170,11 +170,12 @@ locals {
       missing_data_fires = true
     }
     }, {
+    # By its host: another host is another check, and Google deletes none whose id a policy names.
     for uptime in var.uptime_check_enabled ? ["uptime"] : [] : uptime => {
       title             = "The API does not answer"
       runbook           = "Requests for /health fail from several regions."
       metric            = "monitoring.googleapis.com/uptime_check/check_passed"
-      filter            = "resource.type = \"uptime_url\" AND metric.labels.check_id = \"${google_monitoring_uptime_check_config.api[0].uptime_check_id}\""
+      filter            = "resource.type = \"uptime_url\" AND resource.labels.host = \"${google_monitoring_uptime_check_config.api[0].monitored_resource[0].labels.host}\""
       alignment_seconds = 300
       aligner           = "ALIGN_FRACTION_TRUE"
       reducer           = "REDUCE_MEAN"
