@@ -359,6 +359,11 @@ run "monitoring" {
   }
 
   assert {
+    condition     = alltrue([for channel in google_monitoring_notification_channel.email : coalesce(channel.force_delete, false)])
+    error_message = "Google deletes no channel that a policy names: an address could not be removed."
+  }
+
+  assert {
     condition     = !strcontains(google_monitoring_alert_policy.this["uptime"].conditions[0].condition_threshold[0].filter, "check_id")
     error_message = "Google deletes no check that a policy names: another domain could not be set."
   }

@@ -6,6 +6,7 @@ resource "google_monitoring_notification_channel" "email" {
   display_name = each.key
   type         = "email"
   labels       = { email_address = each.key }
+  force_delete = true # an address that is removed goes before the policies that name it change
 }
 
 locals {
