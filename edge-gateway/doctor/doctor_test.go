@@ -77,7 +77,8 @@ func TestClock(t *testing.T) {
 		"years slow":                     {server.URL, -9000 * time.Hour, Problem, "slow by 9000h0m"},
 		"just tolerable":                 {server.URL, 1500 * time.Millisecond, OK, "right"},
 		"without network":                {"http://127.0.0.1:1", 0, Warning, "not compared, Google does not answer"},
-		"outside the certificate's time": {expired(t), 0, Problem, "at which Google's certificate is not valid"},
+		"outside the certificate's time": {expired(t, net.IPv4(127, 0, 0, 1)), 0, Problem, "at which Google's certificate is not valid"},
+		"a login page's old certificate": {expired(t, net.IPv4(192, 168, 1, 1)), 0, Warning, "not compared, Google does not answer"},
 		"an answer without a date":       {dateless.URL, 0, Warning, "the answer has no time"},
 	} {
 		config := Config{Google: c.google, Clock: func() time.Time { return time.Now().Add(c.ahead) }}
@@ -88,13 +89,13 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// expired serves by a certificate of another time and returns the address.
-func expired(t *testing.T) string {
+// expired serves by a certificate of another time, of a host, and returns the address.
+func expired(t *testing.T, host net.IP) string {
 	t.Helper()
 	private := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: []net.IP{host},
 	}
 	certificate := must.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
