@@ -48,7 +48,9 @@ func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 			r.ok(subjectNetwork, "%s has no IPv4 address; it is picked up when it gets one", i.Name)
 		case i.Flags&net.FlagMulticast == 0:
 			r.warn(subjectNetwork, "nodes there must be configured with the address", "%s has %s and cannot do multicast", i.Name, listed(prefixes))
-			urls = append(urls, c.url(prefixes[0].Addr()))
+			if c.here {
+				urls = append(urls, c.url(prefixes[0].Addr()))
+			}
 		case c.MDNSDisabled:
 			r.ok(subjectNetwork, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
