@@ -50,7 +50,7 @@ type Link struct {
 	Index    int
 	Name     string
 	Hardware net.HardwareAddr
-	Prefixes []netip.Prefix // sorted; addresses with the length of their network
+	Prefixes []netip.Prefix // addresses with the length of their network
 }
 
 // name is a label that the gateway claims on a link, for its host and for its

@@ -35,15 +35,14 @@ func Group() *net.UDPAddr { return &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Po
 // Group6 is the IPv6 group of mDNS with its port.
 func Group6() *net.UDPAddr { return &net.UDPAddr{IP: net.ParseIP("ff02::fb"), Port: Port} }
 
-// Prefixes are an interface's IPv4 addresses with the lengths of their networks,
-// sorted.
+// Prefixes are an interface's IPv4 addresses with the lengths of their networks, in the
+// system's order: by the first the machine asks others.
 func Prefixes(i net.Interface) []netip.Prefix {
 	return slices.DeleteFunc(prefixes(i), func(p netip.Prefix) bool { return !p.Addr().Is4() })
 }
 
-// Prefixes6 are an interface's IPv6 addresses to announce, sorted: like Avahi, a link-local
-// one only if there is no other, because programs that do not know its interface cannot use
-// it.
+// Prefixes6 are an interface's IPv6 addresses to announce: like Avahi, a link-local one only
+// if there is no other, because programs that do not know its interface cannot use it.
 func Prefixes6(i net.Interface) []netip.Prefix {
 	all := slices.DeleteFunc(prefixes(i), func(p netip.Prefix) bool { return !p.Addr().Is6() })
 	if wide := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() }); len(wide) > 0 {
@@ -63,7 +62,6 @@ func prefixes(i net.Interface) []netip.Prefix {
 			found = append(found, p)
 		}
 	}
-	slices.SortFunc(found, netip.Prefix.Compare)
 	return found
 }
 
