@@ -58,6 +58,7 @@ func TestUnknown(t *testing.T) {
 		"READINGS_PER_DAY in " + file.etc("environment") + " is not a setting",
 	}
 	must.Equal(t, "as a service", want, unknown(withServiceEnvironment(environ, file), file))
+	must.Equal(t, "the proxy by which a command asks the API and Google", "http://proxy:3128", os.Getenv("HTTPS_PROXY"))
 	must.Equal(t, "unknown of right settings", []string(nil), unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}))
 }
 

@@ -97,14 +97,20 @@ func writeReport(out io.Writer, r *doctor.Report) error {
 }
 
 // withServiceEnvironment adds the environment of the installed service, for a person at a
-// terminal, unless theirs names a project.
+// terminal, unless theirs names a project. Libraries read theirs, such as a proxy, from the process.
 func withServiceEnvironment(environ []string, at installation) []string {
 	named := func(variable string) bool { return strings.HasPrefix(variable, "PROJECT_ID=") }
 	settings := at.settings()
 	if _, err := os.Stat(at.etc("")); err != nil || slices.ContainsFunc(environ, named) {
 		return environ
 	}
-	return slices.Concat([]string{
+	all := slices.Concat([]string{
 		"OUTBOX_DIR=" + at.outbox(), "GOOGLE_APPLICATION_CREDENTIALS=" + at.etc("google.json"),
 	}, settings, environ)
+	for _, assignment := range all {
+		if name, value, _ := strings.Cut(assignment, "="); ofLibraries(name) {
+			_ = os.Setenv(name, value)
+		}
+	}
+	return all
 }
