@@ -1,9 +1,10 @@
 package outbox
 
 import (
-	"fmt"
 	"io"
 	"os"
+
+	"coldaisle.dev/edge-gateway/statefile"
 )
 
 // disk is the part of the file system that an outbox uses; tests substitute a failing one.
@@ -45,13 +46,5 @@ func (osDisk) Remove(path string) error {
 }
 
 func (osDisk) SyncFolder(path string) error {
-	folder, err := os.Open(path) //nolint:gosec // the outbox's own folder
-	if err != nil {
-		return err //nolint:wrapcheck // says operation and path itself
-	}
-	defer func() { _ = folder.Close() }()
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	return nil
+	return statefile.SyncFolder(path) //nolint:wrapcheck // says operation and path itself
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Write replaces a file atomically: after a power failure it is either the old or the new
-// one. Only the owner of the folder may read it, so that a command run as root leaves a file
-// that the service can read.
+// one, and once Write has returned it is the new one. Only the owner of the folder may read
+// it, so that a command run as root leaves a file that the service can read.
 func Write(path string, content []byte) error {
 	temporary := path + ".new"
 	err := create(temporary, content)
@@ -22,10 +22,22 @@ func Write(path string, content []byte) error {
 	if err == nil {
 		err = os.Rename(temporary, path)
 	}
+	if err == nil {
+		err = SyncFolder(filepath.Dir(path))
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(path string) error {
+	folder, err := os.Open(path) //nolint:gosec // of the gateway's own files
+	if err != nil {
+		return err //nolint:wrapcheck // says operation and path itself
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Mkdir creates a folder, unless it exists, and gives it to the owner of its parent: a command
