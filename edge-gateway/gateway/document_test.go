@@ -158,7 +158,7 @@ func TestDocument(t *testing.T) {
 		cases = append(cases,
 			example{"source", call, taken, 202, `{"accepted":1,"duplicates":0,"errors":0,"results":[{"status":"accepted"}]}`},
 			example{"source", call, `[]`, 400, ""},
-			example{"", call, taken, 403, `{"error":"Not a source of batches"}`},
+			example{"", call, taken, 403, `{"error":"Not a source of batches: none has the address 192.168.7.9 or this token"}`},
 			example{"source", call, strings.Repeat(large, 17), 413, `{"error":"Request body over 1048576 bytes"}`},
 			example{"source slow", call, "", 408, ""},
 			example{"busy source", call, taken, 429, ""},

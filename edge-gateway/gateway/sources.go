@@ -213,7 +213,8 @@ func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, 
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	i := slices.IndexFunc(q.monitor.sources, func(s *source) bool { return s.matches(address, token) })
 	if i < 0 {
-		q.reject(w, r, "", http.StatusForbidden, "source", "Not a source of batches", errors.New("no source of batches has this address or token"))
+		text := fmt.Sprintf("Not a source of batches: none has the address %s or this token", address) // which may be of IPv6
+		q.reject(w, r, "", http.StatusForbidden, "source", text, errors.New("no source of batches has this address or token"))
 		return nil, nil, false
 	}
 	from = q.monitor.sources[i]
