@@ -160,8 +160,11 @@ test("what is over and not seen is counted, read to its end, looked for, and see
   await expect(page.getByLabel("Text"), "the focus stays in the field").toBeFocused();
   await expect(page.getByRole("link", { name: /Rack 217, not placed was too hot/ })).toBeVisible();
   await page.getByRole("button", { name: "Now", exact: true }).click();
-  await pastIncidents(email, 1); // it ended after the list was read
-  await page.getByRole("button", { name: /^Mark (all|these 220) as seen/ }).click();
+  await page.route(/\/incidents\/seen$/, async (route) => {
+    await pastIncidents(email, 1); // it ended after the list was read
+    await route.continue();
+  }, { times: 1 });
+  await page.getByRole("button", { name: "Mark all as seen" }).click();
   await expect(page.getByRole("heading", { name: "Over, not seen: 1", exact: true })).toBeVisible();
   await page.getByRole("button", { name: "Mark all as seen" }).click();
   await expect(page.getByRole("heading", { name: "No incident", exact: true })).toBeVisible();
@@ -186,7 +189,8 @@ test("a rule is tried on the past, added, changed and deleted", async ({ page })
   await dialog.getByLabel("and stays there, minutes").fill("0");
   await expect(async () => {
     await dialog.getByRole("button", { name: "Preview incidents" }).click();
-    await expect(dialog.getByText("1 incident of 1 excursion in the last 7 days.")).toBeVisible({ timeout: 2000 });
+    await expect(dialog.getByText("1 incident of 1 excursion in the last 7 days."))
+      .toBeVisible({ timeout: 10_000 }); // as long as a busy service may take
   }).toPass();
   const room = dialog.getByRole("region", { name: "Lab" });
   await expect(room.getByText("Lab: 1 incident of 1 excursion")).toBeVisible();
