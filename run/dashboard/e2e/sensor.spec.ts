@@ -147,7 +147,7 @@ test("one cursor in all charts is moved and read by keyboard", async ({ page }) 
   await slider.focus();
   for (let i = 0; i < 40; i++) await page.keyboard.press("ArrowLeft");
   await expect(page.getByRole("columnheader", { name: /^At the cursor/ })).toBeVisible();
-  expect(await slider.getAttribute("aria-valuetext")).toMatch(
+  await expect(slider).toHaveAttribute("aria-valuetext",
     /Rack 1: Temperature \d+\.\d °C, Humidity \d+\.\d %, Dew point \d+\.\d °C\. Rack 2: Temperature \d+\.\d °C/,
   );
   const lines = await page.locator(".u-cursor-x")

@@ -17,7 +17,8 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
   await page.clock.install();
   await page.goto(url("/wall"));
   for (const hall of [1, 2, 3]) await expect(page.getByRole("heading", { name: `Hall ${hall}` })).toBeVisible();
-  expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(1);
+  const locks = () => page.evaluate(() => (window as unknown as { locks: number }).locks);
+  await expect.poll(locks).toBe(1);
   await show(
     page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, {
       incidents: [hot("s50", { room_id: 3, room_name: "Hall 3" })],
@@ -47,7 +48,7 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
   await page.screenshot({ path: `${pictures}wall-1440.png` });
   await page.getByRole("button", { name: "Leave" }).click();
   await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeAttached();
-  expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(0);
+  await expect.poll(locks).toBe(0);
 });
 
 test("a wall has the session of a key that reads alone, and says when it was revoked", async ({ page, context }) => {
