@@ -167,7 +167,9 @@ for (const { name, overview, asks: asked = asks, size, dark, ahead, wall, says }
 test("a new account is shown its first reading", async ({ page }) => {
   const start = Date.now();
   const presses: string[] = [];
-  await page.exposeFunction("pressed", (what: string) => presses.push(what));
+  await page.exposeFunction("pressed", (what: string) => {
+    if (what !== "Create account" || presses.at(-1) !== what) presses.push(what); // a busy service is asked again
+  });
   await page.addInitScript(() => addEventListener("click", ({ isTrusted, detail, target }) => {
     if (isTrusted && detail > 0) (window as unknown as { pressed: (what: string) => void })
       .pressed((target as HTMLElement).innerText);
