@@ -70,6 +70,8 @@ test("an idle page of any kind asks at most 8 times a minute, and hears 304 when
 
 test("the overview is asked for four times a minute at most, and is 304", async ({ page }) => {
   await signUp(page);
+  // What comes last asks, too, where it is late.
+  await expect(page.getByRole("combobox", { name: "Search" })).toBeVisible();
   const answered: { at: number; status: number }[] = [];
   page.on("response", (response) => {
     if (askedOverview.test(response.url())) {
@@ -77,7 +79,7 @@ test("the overview is asked for four times a minute at most, and is 304", async 
     }
   });
   // The overview's day moves on each 10 minutes: once anew then, and 304 again.
-  const last = () => answered.slice(-2);
+  const last = () => answered.slice(1).slice(-2);
   await expect.poll(() => last().map(({ status }) => status), { timeout: 100_000 }).toEqual([304, 304]);
   expect(answered.filter(({ status }) => status !== 304).length, "answered anew").toBeLessThanOrEqual(2);
   // By the browser's clock, which is no later when the machine is busy.
