@@ -9,7 +9,7 @@ import type { Page } from "@playwright/test";
 import { capital } from "../src/logic/format";
 import { answer, show } from "./answers";
 import { query, seedReadings } from "./seed";
-import { ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
+import { ask, expect, expectAccessible, signUp, test, timeOfDay, tokenOf, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 const excursions = (page: Page) => page.getByRole("region", { name: "Excursions" });
@@ -147,12 +147,13 @@ test("a loss of cooling is told of minutes before the limit", async ({ page }) =
 
   await page.goto(url(`/sensors/${node}?range=1h`));
   const row = excursions(page).getByRole("row", { name: capital(forecast.reason) });
-  await expect(row).toContainText(/Passes it \d\d:\d\d to \d\d:\d\d/);
+  await expect(row).toContainText(new RegExp(`Passes it ${timeOfDay} to ${timeOfDay}`));
   await expect(row.getByRole("link", { name: /^Open incident/ })).toBeVisible();
   await expect(row.getByRole("group", { name: "Was this anomaly right?" })).toHaveCount(0);
   const chart = page.getByRole("img", { name: /^Temperature from/ });
   await expect(chart)
-    .toHaveAccessibleName(/expected to pass 32\.0 °C between \d\d:\d\d and \d\d:\d\d/, { timeout: patience });
+    .toHaveAccessibleName(new RegExp(String.raw`expected to pass 32\.0 °C between ${timeOfDay} and ${timeOfDay}`),
+      { timeout: patience });
   await page.screenshot({ path: `${pictures}cooling-lost.png`, fullPage: true });
 });
 
@@ -279,7 +280,7 @@ test("where learning does not judge, or only in part, the page says why", async 
   const id = `unjudged-${Date.now()}`;
   await sensor(token, id, "Attic", "Door");
   const reasons = [["live_state", /^Judged for anomalies in part: its gateway, of another maker,/], [
-    "learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/,
+    "learning", new RegExp(String.raw`^Not judged for anomalies yet: learning since ${timeOfDay}\. It takes two hours`),
   ], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
   for (const [judged_by, why] of reasons) {
     const body = answer(1, 1, {

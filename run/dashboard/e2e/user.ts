@@ -4,8 +4,10 @@ import { expect, test as base, type Page } from "@playwright/test";
 
 export const url = (path = "/") => `${process.env.COLDAISLE_URL}${path}`;
 export const password = "Cold-aisle-1";
+/** Of the hour that comes twice when clocks are set back the page says which. */
+export const timeOfDay = String.raw`\d\d:\d\d( CES?T)?`;
 /** A time as the page shows it, with its day, and its year, where these are not the present ones. */
-export const shownTime = String.raw`(\d+ \w+( \d{4})?, )?\d\d:\d\d`;
+export const shownTime = String.raw`(\d+ \w+( \d{4})?, )?${timeOfDay}`;
 let people = 0;
 
 /** Every test watches that no request leaves the origin and that the policy refuses nothing. */
