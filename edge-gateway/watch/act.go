@@ -87,7 +87,8 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 		err = failed
 	} else {
 		sender.Timeout = s.Timeout
-		if len(text) > 2*maxPart {
+		webhook := strings.HasPrefix(s.URL, "generic") && !strings.Contains(s.URL, "/sendMessage?") // Telegram's
+		if len(text) > 2*maxPart && !webhook {
 			text = strings.ToValidUTF8(text[:maxPart]+"…"+text[len(text)-maxPart:], "")
 		}
 		err = errors.Join(sender.Send(text, &types.Params{"title": title})...)

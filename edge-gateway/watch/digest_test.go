@@ -194,10 +194,10 @@ func TestClearedCallsNobody(t *testing.T) {
 	}
 }
 
-// TestLongDigest sends a digest to Telegram, which refuses more than 4,096 characters.
+// TestLongDigest sends a digest to Telegram, which refuses more than 4,096 characters, and to a webhook, which has all of it.
 func TestLongDigest(t *testing.T) {
 	t.Parallel()
-	var received struct{ Text string }
+	var received struct{ Text, Message string }
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		must.Do(t, json.NewDecoder(r.Body).Decode(&received))
 	}))
@@ -209,4 +209,6 @@ func TestLongDigest(t *testing.T) {
 	must.Hold(t, len(received.Text) <= 4096, "%d bytes", len(received.Text))
 	must.Hold(t, strings.HasPrefix(received.Text, digest.Title) && utf8.ValidString(received.Text), "it is %q", received.Text)
 	must.Hold(t, strings.HasSuffix(received.Text, "What to do in Hall A: call 117\nZurich"), "it ends with %q", received.Text[3900:])
+	must.Get((&Step{URL: "generic+" + api.URL + "?template=json", Timeout: time.Minute}).act(t.Context(), "Zurich", digest))(t)
+	must.Equal(t, "of a webhook", digest.Title+"\n"+digest.Text+"\nZurich", received.Message)
 }
