@@ -84,7 +84,7 @@ func TestDigestOfADrill(t *testing.T) {
 }
 
 // TestFlood has more messages than a step may send in an hour: what is critical comes first, and
-// the rest is one digest.
+// the rest is one digest, without what somebody takes while it waits.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
@@ -102,6 +102,9 @@ func TestFlood(t *testing.T) {
 		batch, wait := s.next(&steps[0], nil, now)
 		if batch == nil {
 			must.Equal(t, "wait", time.Hour, wait)
+			has := hot(3)
+			has.Severity, has.State = incident.Warning, "taken"
+			s.apply(steps, Change{Event: incident.EventTaken, IncidentID: 3, Incident: &has}, now)
 			now = now.Add(time.Hour)
 			continue
 		}
@@ -112,7 +115,9 @@ func TestFlood(t *testing.T) {
 		sent = append(sent, ids)
 		s.sent("a", batch, true, now)
 	}
-	must.Equal(t, "messages", [][]int64{{6}, {7}, {1, 2, 3, 4, 5}}, sent)
+	must.Equal(t, "messages", [][]int64{{6}, {7}, {1, 2, 4, 5}}, sent)
+	s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 3}, now)
+	must.Equal(t, "end of what nobody was told of", 0, len(s.Queue))
 	s.sent("a", []job{{}}, false, now.Add(time.Hour))
 	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
 }

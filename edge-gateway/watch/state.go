@@ -145,7 +145,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	s.update(steps, k, i, now)
 	switch c.Event { //nolint:exhaustive // after the others nobody has the incident
 	case incident.EventTaken, incident.EventHandedOver, incident.EventSnoozed:
-		s.withdraw(k, now)
+		s.withdraw(k, "", now)
 		return
 	case incident.EventGivenBack, incident.EventSnoozeEnded:
 		if !c.Calls && i.cleared() {
@@ -178,7 +178,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 func (s *state) update(steps []Step, k *tracked, i *Incident, now time.Time) {
 	k.Incident, k.Known = *i, now
 	if i.Silenced {
-		s.withdraw(k, now)
+		s.withdraw(k, "", now)
 	}
 	for n, j := range slices.Backward(s.Queue) {
 		switch {
@@ -206,10 +206,10 @@ func (s *state) observe(steps []Step, lasting []Incident, requestedAt time.Time)
 	}
 }
 
-// withdraw drops the messages of an incident that are not due yet.
-func (s *state) withdraw(k *tracked, now time.Time) {
+// withdraw drops the messages of an incident that are not due yet, or that a step holds for a digest.
+func (s *state) withdraw(k *tracked, held string, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
-		pending := j.IncidentID == k.Incident.ID && j.Due.After(now) && j.Event != "end"
+		pending := j.IncidentID == k.Incident.ID && j.calls() && (j.Due.After(now) || j.Step == held && !j.urgent())
 		if pending {
 			k.Told[j.Step]--
 			k.Called[j.Step] = 0
@@ -224,7 +224,7 @@ func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	if k == nil {
 		return
 	}
-	s.withdraw(k, at)
+	s.withdraw(k, "", at)
 	delete(s.Incidents, id)
 	over := k.Incident
 	if now != nil {
@@ -270,6 +270,11 @@ func (s *state) merge(from, into int64) {
 // next returns the messages that a step sends now, as one, or how long to wait. Critical incidents
 // come first. blocked has the incidents with a failed message, and when to retry.
 func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]job, time.Duration) {
+	for _, k := range s.Incidents {
+		if s.Held[step.Name] && k.Incident.State == "taken" {
+			s.withdraw(k, step.Name, now)
+		}
+	}
 	wait := time.Hour
 	var ready []job
 	for _, j := range s.Queue {
