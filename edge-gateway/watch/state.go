@@ -265,6 +265,12 @@ func (s *state) merge(from, into int64) {
 	for step, count := range k.Told {
 		whole.Told[step] += count
 	}
+	for n, j := range slices.Backward(s.Queue) {
+		if j.IncidentID == into && j.Event == "start" && whole.Told[j.Step] > 1 { // by another message
+			s.Queue = slices.Delete(s.Queue, n, n+1)
+			whole.Told[j.Step]--
+		}
+	}
 }
 
 // next returns the messages that a step sends now, as one, or how long to wait. Critical incidents

@@ -285,6 +285,20 @@ func TestMerged(t *testing.T) {
 	must.Equal(t, "what the log has yet to tell is compared", false, must.Get(w.reconcile(t.Context()))(t))
 }
 
+// TestMergedWhileItWaits has a delayed step wait for two incidents that turn out to be one: it tells that once.
+func TestMergedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	steps, s := []Step{{Name: "a", After: time.Hour, zone: time.UTC}}, newState()
+	for id := range int64(2) {
+		i := hot(id + 1)
+		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: i.ID, Incident: &i}, time.Now())
+	}
+	s.merge(2, 1)
+	must.Equal(t, "messages", []string{"a start 1 Hall A"}, s.queued())
+	s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 1}, time.Now())
+	must.Equal(t, "after an end within the hour", 0, len(s.queued()))
+}
+
 // TestJournalLost starts with files that a worn disk or a newer version has left: people are told
 // what lasts, and that something may be missing.
 func TestJournalLost(t *testing.T) {
