@@ -274,6 +274,7 @@ func TestDiscoveredNodeIsMissedForADay(t *testing.T) {
 	must.Equal(t, "within the day", []string{"silent ", "silent tried", "too_hot ", "too_hot tried"}, lasting(20))
 	must.Equal(t, "after it", []string{"silent ", "too_hot "}, lasting(24))
 	must.Equal(t, "memories", 1, db.count(t, `SELECT count(*) FROM rule_memory`, nil))
+	must.Equal(t, "not measured any longer", 2, db.count(t, `SELECT count(*) FROM excursions WHERE node_id = 'tried' AND resolution = 'not_measured'`, nil))
 }
 
 // TestWithdrawnByALateReading tells an incident that a late reading shows never to have been.

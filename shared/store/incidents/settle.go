@@ -22,7 +22,7 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 	forgotten := s.db.Exec(ctx, `
 		WITH gone AS (
 		    UPDATE excursions e
-		    SET lasting = false, resolution = 'sensor_deleted'
+		    SET lasting = false, resolution = 'not_measured'
 		    FROM node_state n
 		    WHERE e.lasting AND e.merged_into IS NULL AND e.kind <> 'silence' AND e.sensor_name = ''
 		      AND n.channel = e.channel AND n.node_id = e.node_id AND n.timestamp <= @now::timestamptz - @discovered::interval
@@ -255,7 +255,7 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 			        (SELECT timestamp FROM node_state WHERE channel = @customer AND node_id = @node AND timestamp <= `+store.NotAhead+`)) AS at
 			)
 			UPDATE excursions e
-			SET lasting = false, resolution = CASE WHEN n.at > e.peak_time THEN 'cleared' ELSE 'sensor_deleted' END,
+			SET lasting = false, resolution = CASE WHEN n.at > e.peak_time THEN 'cleared' WHEN e.sensor_name = '' THEN 'not_measured' ELSE 'sensor_deleted' END,
 			    end_time = GREATEST(e.start_time, CASE WHEN n.at > e.peak_time THEN n.at ELSE @now END)
 			FROM newest n
 			WHERE e.kind = 'silence' AND e.lasting AND e.customer_id = @customer AND e.node_id = @node AND (n.at > e.peak_time OR (
