@@ -185,18 +185,25 @@ func TestSilenceLeavesAHistory(t *testing.T) {
 	must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, db.anna))
 }
 
-// TestSilentGatewayIsOneIncident over all rooms of its nodes; a node of another gateway is one of its room.
+// TestSilentGatewayIsOneIncident over all rooms of its nodes; a node of another gateway is one of its room, and one that
+// was silent while the others reported stays so.
 func TestSilentGatewayIsOneIncident(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	second := db.room(t, db.anna)
+	third := db.room(t, db.anna)
+	db.sensor(t, db.anna, third, "old")
+	db.heardBy(t, "gw-a", judged("old", -3600, 22).Reading)
+	defer func() {
+		must.Equal(t, "of the old", []string{"silent warning actual -3300 breaks  1"}, db.roomIncidents(t, db.anna, third))
+	}()
 	for k := range 6 {
 		db.sensor(t, db.anna, []int64{db.annasRoom, second}[k%2], fmt.Sprint("n", k))
 		gateway := []string{"gw-a", "gw-a", "gw-b"}[k/2]
 		db.heardBy(t, gateway, judged(fmt.Sprint("n", k), []int{0, 290}[k/5], 22).Reading)
 	}
 	db.settle(t, 299)
-	must.Equal(t, "not yet", 0, len(db.changes(t, db.anna)))
+	must.Equal(t, "the old alone", []string{"started!"}, db.changes(t, db.anna))
 	db.settle(t, 310)
 	must.Equal(t, "of the gateway", []string{"silent critical actual 300 breaks  4"}, db.roomIncidents(t, db.anna, 0))
 	must.Equal(t, "of the room", []string{"silent warning actual 300 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -213,11 +214,16 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 	for _, r := range recorded {
 		known[r.NodeID] = r
 	}
+	last := map[string]time.Time{} // that a gateway brought
+	for _, n := range silent {
+		last[n.GatewayID] = reading.Later(last[n.GatewayID], n.Newest)
+	}
 	batch := &pgx.Batch{}
 	for _, n := range silent {
 		before, ok := known[n.NodeID]
 		delete(known, n.NodeID)
-		whole := gateways[n.GatewayID] || (ok && before.OfGateway && before.GatewayID == n.GatewayID)
+		own := n.Since().Before(last[n.GatewayID]) // others of the gateway reported
+		whole := gateways[n.GatewayID] && !own || (ok && before.OfGateway && before.GatewayID == n.GatewayID)
 		if ok && before.OfGateway == whole && before.RoomID == n.RoomID {
 			continue
 		}
