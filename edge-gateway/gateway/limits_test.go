@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"coldaisle.dev/shared/logging"
@@ -90,4 +92,17 @@ func TestPace(t *testing.T) {
 	}
 	must.Hold(t, slow.size >= largestBatch/2,
 		"batches of %d readings for ever, since the line was faster once", slow.size)
+}
+
+// TestOutageWhileTheClockIsSet has the time arrive during an outage of a minute.
+func TestOutageWhileTheClockIsSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUplink(time.Unix(0, 0))
+		u.markDown(time.Unix(60, 0), errors.New("no network"))
+		time.Sleep(time.Minute)
+		away, back := u.answered(time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), true)
+		must.Equal(t, "away", time.Minute, away)
+		must.Equal(t, "back", true, back)
+	})
 }

@@ -19,7 +19,8 @@ type uplink struct {
 	refusals int   // refused since a message was last acknowledged
 	messages int64 // acknowledged
 	since    time.Time
-	reason   string // why it is down, or why every message is refused
+	failed   time.Time // when it went down; the clock of since may be set meanwhile
+	reason   string    // why it is down, or why every message is refused
 	// period is canceled when the uplink goes down. All publishes in flight then
 	// stop waiting.
 	period context.Context
@@ -77,7 +78,7 @@ func (u *uplink) markDown(now time.Time, err error) bool {
 		u.reason = err.Error() // it may have changed
 		return false
 	}
-	u.down, u.trial, u.since, u.reason = true, false, now, err.Error()
+	u.down, u.trial, u.since, u.failed, u.reason = true, false, now, time.Now(), err.Error()
 	u.end()
 	return true
 }
@@ -103,10 +104,9 @@ func (u *uplink) answered(now time.Time, acknowledged bool) (away time.Duration,
 	if !u.down {
 		return 0, false
 	}
-	away = now.Sub(u.since)
 	u.down, u.since, u.reason = false, now, ""
 	u.period, u.end = context.WithCancel(context.Background())
-	return away, true
+	return time.Since(u.failed), true
 }
 
 func (u *uplink) isDown() bool {
