@@ -76,7 +76,11 @@ func (c Config) gateway(r *Report, h health, err error) {
 		}
 	}
 	if h.Outbox.Dropped > 0 {
-		r.warn(subject, remedies["outbox"]+"; when that is in order, raise OUTBOX_MAX_BYTES: no node keeps more than is left free", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
+		remedy := remedies["outbox"]
+		if h.Outbox.Error == "" {
+			remedy += "; when that is in order, raise OUTBOX_MAX_BYTES: no node keeps more than is left free"
+		}
+		r.warn(subject, remedy, "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
 	}
 }
 
