@@ -43,6 +43,7 @@ type shutdownRun struct {
 	IncidentID int64     `json:"incident_id"`
 	Since      time.Time `json:"since"` // when its condition first held
 	Begun      int       `json:"begun"` // how many stages
+	Running    *Message  `json:"running,omitempty"`
 }
 
 // Signs of a sensor that does not measure the air.
@@ -161,6 +162,24 @@ func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) 
 // runShutdown runs a shutdown's stages in order, each once in an incident. If one fails, people are
 // notified and the next one runs: a machine that hangs must not keep the others on.
 func (w *Watch) runShutdown(ctx context.Context, d *Shutdown) {
+	notify := func(text string) { // of the stage that runs
+		w.change(ctx, func(s *state) bool {
+			run := s.Shutdowns[d.Name]
+			if run == nil || run.Running == nil {
+				return false
+			}
+			m := *run.Running
+			m.Text = fmt.Sprintf("%s\nThe room has been above %g °C for %v.", text, d.Above, d.For)
+			for _, step := range w.config.Steps {
+				if s.Incidents[m.IncidentID] == nil || s.Incidents[m.IncidentID].Told[step.Name] > 0 {
+					s.enqueue(step.Name, w.clock(), m)
+				}
+			}
+			run.Running = nil
+			return true
+		})
+	}
+	notify("The watch was killed while it ran: its outcome is not known. It is not run again.")
 	for ; ctx.Err() == nil; _ = pause.For(ctx, judgeEvery) {
 		var stage *Stage
 		var m Message
@@ -171,14 +190,15 @@ func (w *Watch) runShutdown(ctx context.Context, d *Shutdown) {
 			run := s.Shutdowns[d.Name]
 			run.Begun++
 			m = message("shutdown", &s.Incidents[run.IncidentID].Incident)
+			m.Title = fmt.Sprintf("SHUTDOWN %s, stage %s", d.Name, stage.Name)
+			run.Running = &m
 			return true
 		})
 		if stage == nil {
 			continue
 		}
-		title, text := fmt.Sprintf("SHUTDOWN %s, stage %s", d.Name, stage.Name), ""
+		text := ""
 		log := w.log.With("shutdown", d.Name, "stage", stage.Name, "incident", m.IncidentID)
-		m.Title = title
 		if *d.DryRun {
 			text = "Nothing was done, dry_run is set. It would run " + plain(fmt.Sprint(stage.Command))
 			log.InfoContext(ctx, "shutdown would run")
@@ -191,14 +211,6 @@ func (w *Watch) runShutdown(ctx context.Context, d *Shutdown) {
 			}
 			log.WarnContext(ctx, "shutdown ran", "output", output, "result", text)
 		}
-		w.change(ctx, func(s *state) bool {
-			m.Title, m.Text = title, fmt.Sprintf("%s\nThe room has been above %g °C for %v.", text, d.Above, d.For)
-			for _, step := range w.config.Steps {
-				if s.Incidents[m.IncidentID] == nil || s.Incidents[m.IncidentID].Told[step.Name] > 0 {
-					s.enqueue(step.Name, w.clock(), m)
-				}
-			}
-			return true
-		})
+		notify(text)
 	}
 }

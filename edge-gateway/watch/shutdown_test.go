@@ -202,3 +202,42 @@ func corrected(c *conditions) {
 		}
 	}
 }
+
+// TestKillWhileAStageRuns starts again from the journal that a kill leaves: the stage is not run again, and people are
+// told once that nobody knows its outcome.
+func TestKillWhileAStageRuns(t *testing.T) {
+	t.Parallel()
+	begun := filepath.Join(t.TempDir(), "begun")
+	d := &Shutdown{Name: "d", room: 1, Above: 35, For: time.Minute, DryRun: new(false), Stages: []Stage{
+		{Name: "off", Command: []string{"/bin/sh", "-c", `echo >> "$0"; sleep 3600`, begun}, Timeout: time.Hour},
+	}}
+	start := func() *Watch {
+		w := &Watch{
+			config: &Config{State: t.TempDir(), Steps: []Step{{Name: "a", zone: time.UTC}}}, clock: time.Now, log: logging.Discard(),
+			site: site{Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}}, state: *newState(),
+			live: hotSite(time.Now(), map[string]float64{"a": 40, "b": 41}),
+		}
+		w.state.Incidents[1] = &tracked{Incident: hot(1), Told: map[string]int{"a": 1}, Called: map[string]int{}}
+		return w
+	}
+	w := start()
+	var killed []byte
+	runUntil(t, func(ctx context.Context) { w.runShutdown(ctx, d) }, "a stage runs", func() bool {
+		_, err := os.Stat(begun)
+		killed, _ = os.ReadFile(filepath.Join(w.config.State, journalFile))
+		return err == nil
+	})
+	for range 2 {
+		again := start()
+		must.Do(t, os.WriteFile(filepath.Join(again.config.State, journalFile), killed, 0o600))
+		must.Do(t, again.config.read(journalFile, &again.state))
+		runUntil(t, func(ctx context.Context) { again.runShutdown(ctx, d) }, "it is told", func() bool {
+			again.mu.Lock()
+			defer again.mu.Unlock()
+			return len(again.state.Queue) == 1
+		})
+		must.Contain(t, "told", fmt.Sprint(again.state.Queue[0]), "SHUTDOWN d, stage off", "its outcome is not known")
+		killed = must.Get(os.ReadFile(filepath.Join(again.config.State, journalFile)))(t) // with what is told
+	}
+	must.Equal(t, "runs", "\n", string(must.Get(os.ReadFile(begun))(t))) //nolint:gosec // a test's
+}
