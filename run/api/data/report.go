@@ -35,9 +35,8 @@ const largestReport = 100 * longestReport
 // what to choose. It is reached by sensors that send more often.
 const reportTimeout = 25 * time.Second
 
-// reportedFor is the longest time after a reading for which it counts: then its node is
-// silent.
-const reportedFor = 5 * time.Minute
+// readBefore is how long before a report its reading starts: the interval of a node that sends each hour shows.
+const readBefore = 3 * incident.MaxPause
 
 // ReportRange selects what a report covers. It is exported only because huma reads no
 // embedded fields of unexported types.
@@ -65,7 +64,7 @@ type reportInput struct {
 type reportedSensor struct {
 	SensorID           string   `json:"sensor_id" doc:"Identifier of the sensor." example:"esp32-7f3a"`
 	Name               string   `json:"name" doc:"Name of the sensor." example:"Rack 3"`
-	MinutesReported    float64  `json:"minutes_reported" doc:"How long readings account for: each until the next, 5 minutes at most." example:"44620.5"`
+	MinutesReported    float64  `json:"minutes_reported" doc:"How long readings account for: each until the next, while its sensor is not silent." example:"44620.5"`
 	OutsideRecommended float64  `json:"minutes_outside_recommended" doc:"Of these, how long outside the recommended range of temperature, dew point or humidity." example:"95.5"`
 	OutsideAllowable   float64  `json:"minutes_outside_allowable" doc:"Of these, how long outside the allowable range." example:"0"`
 	MinTemperature     *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"21.2"`
@@ -155,7 +154,7 @@ func (h *Handlers) read(
 	limited, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	found := map[string]*reported{}
-	for r, err := range h.Readings.Ranges(limited, nodes, start.Add(-reportedFor), end) {
+	for r, err := range h.Readings.Ranges(limited, nodes, start.Add(-readBefore), end) {
 		switch {
 		case errors.Is(err, fairqueue.ErrNoSlot): // the service is busy, whatever the report is
 			return nil, err
@@ -178,29 +177,36 @@ func (h *Handlers) read(
 }
 
 // reported sums up the readings of a node in a range, which come channel after channel, oldest
-// first, from [reportedFor] before it on: the last of these counts at its begin.
+// first, from [readBefore] it on: the last of these counts at its begin.
 type reported struct {
 	start, end                      time.Time
 	counted, recommended, allowable time.Duration // how long its readings count, and of that outside each range
 	lowest, highest                 float64
 	last                            reading.Reading
-	was                             state       // the last
-	outside                         []time.Time // by rule: until when the last value of its quantity counts as outside
+	gap                             time.Duration // before the last
+	until                           time.Time     // when its node counts as silent
+	was                             state         // the last
+	outside                         []time.Time   // by rule: until when the last value of its quantity counts as outside
 	room                            *roomMinutes
 }
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
 	t.count(r.Time)
+	var gap time.Duration
 	if t.outside == nil || r.Channel != t.last.Channel {
 		t.outside = make([]time.Time, len(recommended)+len(allowable))
+	} else {
+		gap = min(r.Time.Sub(t.last.Time), incident.MaxPause)
 	}
+	interval := min(gap, t.gap) // not that of an outage
+	t.until, t.gap = reading.Earlier(incident.SilentFrom(r.Time, interval), r.Time.Add(incident.MaxPause)), gap
 	point := incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}
 	t.last, t.was = r, wasReported
 	mark := func(outside state, rules []incident.Rule, until []time.Time) {
 		for i, rule := range rules {
 			switch value, excess := rule.Measure(point); {
 			case excess > 0:
-				until[i] = r.Time.Add(reportedFor)
+				until[i] = t.until
 			case reading.Has(value): // else the reading has the other quantity alone
 				until[i] = time.Time{}
 			}
@@ -222,7 +228,7 @@ func (t *reported) count(until time.Time) {
 		until = t.end
 	}
 	from := reading.Later(t.last.Time, t.start)
-	length := reading.Earlier(until, t.last.Time.Add(reportedFor)).Sub(from)
+	length := reading.Earlier(until, t.until).Sub(from)
 	if length <= 0 {
 		return
 	}
