@@ -65,6 +65,9 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 // the address must be its own.
 func CheckAll(ctx context.Context, port int, active func() bool) error {
 	interfaces, err := Interfaces()
+	if err == nil && len(interfaces) == 0 {
+		return errors.New("no interface has an IPv4 address that nodes could call")
+	}
 	for _, i := range interfaces {
 		for range 2 {
 			var own []netip.Addr

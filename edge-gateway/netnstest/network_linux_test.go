@@ -533,7 +533,8 @@ func TestCheck(t *testing.T) {
 }
 
 // TestGatewayChecksItsName (contract 8.12) has a machine that no longer knows that the address is
-// its own, so that no answer reaches it: the gateway says what its nodes meet, and when that is over.
+// its own, so that no answer reaches it: the gateway says what its nodes meet, and when that is over. Without an IPv4
+// address no node finds it.
 func TestGatewayChecksItsName(t *testing.T) {
 	t.Parallel()
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
@@ -557,4 +558,7 @@ func TestGatewayChecksItsName(t *testing.T) {
 	route("add")
 	// Not the status: publishing into nothing has made it "degraded" by then, or not yet.
 	must.Eventually(t, "it is over", func() bool { return unfound() == "" })
+	g.ip("link", "delete", "docker0")
+	g.ip("address", "delete", "192.168.77.2/24", "dev", "eth0")
+	must.Eventually(t, "it says that it has no address", func() bool { return strings.Contains(unfound(), "no interface has an IPv4 address") })
 }
