@@ -1,6 +1,6 @@
 import {
-  addRoom, addSensor, dragAcrossChart, expect, sendReading, password, signInAs, signInDemo, signUp, signUpByForm, test,
-  tokenOf, url,
+  addRoom, addSensor, dragAcrossChart, expect, sendReading, password, pressUntil, signInAgain, signInAs, signInDemo,
+  signUp, signUpByForm, test, tokenOf, url,
 } from "./user";
 
 test("from sign-up to an incident that somebody has", async ({ page }) => {
@@ -99,9 +99,7 @@ test("a session that ends asks to sign in over the page, and loses nothing", asy
   const dialog = page.getByRole("dialog", { name: "Your session has ended" });
   await expect(dialog).toBeVisible();
   await page.clock.setSystemTime(new Date());
-  await dialog.getByLabel("Password").fill(password);
-  await dialog.getByRole("button", { name: "Sign in" }).click();
-  await expect(dialog).toHaveCount(0);
+  await signInAgain(dialog, password);
   await expect(page.getByLabel("What for")).toHaveValue("Filters are changed");
   await page.getByRole("dialog").getByRole("button", { name: "Add window" }).click();
   await expect(page.getByText("Filters are changed").first()).toBeVisible();
@@ -113,13 +111,12 @@ test("a token that another device made invalid asks too, and the new password wo
   await signInAs(other, email, password);
   await other.goto(url("/account"));
   await other.getByLabel("New password").fill("Another-one-2");
-  await other.getByRole("button", { name: "Change password" }).click();
-  await expect(other.getByText("Changed.")).toBeVisible();
+  await pressUntil(other.getByRole("button", { name: "Change password" }), (patience) =>
+    expect(other.getByText("Changed.")).toBeVisible(patience));
   await other.close();
   await page.goto(url("/account"));
   const dialog = page.getByRole("dialog", { name: "Your session has ended" });
-  await dialog.getByLabel("Password").fill("Another-one-2");
-  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await signInAgain(dialog, "Another-one-2");
   await expect(page.getByLabel("E-mail")).toHaveValue(email);
 });
 

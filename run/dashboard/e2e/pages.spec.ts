@@ -40,6 +40,7 @@ const atNight = [["dark", "dark", 1280], ["forced", "light", 1280], ["forced-dar
 const looks = process.env.NIGHTLY ? [...everyDay, ...atNight] : everyDay;
 for (const [look, scheme, width] of looks) {
   test(`pages, ${look}`, async ({ page }) => {
+    test.slow(); // some two dozen pages
     await page.emulateMedia({
       colorScheme: scheme, reducedMotion: "reduce", forcedColors: look.startsWith("forced") ? "active" : "none",
     });

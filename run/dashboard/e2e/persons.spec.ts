@@ -1,6 +1,7 @@
 // Persons on the page: one is invited, joins, is given less and is removed.
 import {
-  addRoom, addSensor, ask, expect, expectAccessible, incidentOf, password, sendReading, signUp, test, tokenOf, url,
+  addRoom, addSensor, ask, expect, expectAccessible, incidentOf, password, pressUntil, sendReading, signUp, test,
+  tokenOf, url,
 } from "./user";
 
 test("a person is invited, joins by the link, loses a role and is removed", async ({ page, browser }) => {
@@ -31,8 +32,8 @@ test("a person is invited, joins by the link, loses a role and is removed", asyn
   await expectAccessible(ana);
   await ana.getByLabel("Your name").fill("Ana");
   await ana.getByLabel("Password").fill(password);
-  await ana.getByRole("button", { name: "Join" }).click();
-  await expect(ana.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
+  await pressUntil(ana.getByRole("button", { name: "Join" }), (patience) =>
+    expect(ana.getByRole("heading", { name: "Now", exact: true })).toBeVisible(patience));
   expect(ana.url()).toBe(url("/"));
   await ana.goto(url("/persons"));
   await expect(ana.getByRole("row", { name: /Ana \(you\).*Admin/ })).toBeVisible();
@@ -77,8 +78,8 @@ test("a viewer is shown no button that the service would refuse", async ({ page,
   await viewer.goto(url(`/join#${code}`));
   await viewer.getByLabel("Your name").fill("Vera");
   await viewer.getByLabel("Password").fill(password);
-  await viewer.getByRole("button", { name: "Join" }).click();
-  await expect(viewer.getByText(/Hall is too hot/).first()).toBeVisible();
+  await pressUntil(viewer.getByRole("button", { name: "Join" }), (patience) =>
+    expect(viewer.getByText(/Hall is too hot/).first()).toBeVisible(patience));
   await page.goto(url("/"));
   await expect(page.getByText("No sensor here yet. Add one to this room.")).toBeVisible();
   await expect(viewer.getByText("No sensor here yet.", { exact: true })).toBeVisible();

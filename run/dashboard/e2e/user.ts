@@ -1,6 +1,6 @@
 // What a person does in the tests, and what is watched while they do it.
 import AxeBuilder from "@axe-core/playwright";
-import { expect, test as base, type Page } from "@playwright/test";
+import { expect, test as base, type Locator, type Page } from "@playwright/test";
 
 export const url = (path = "/") => `${process.env.COLDAISLE_URL}${path}`;
 export const password = "Cold-aisle-1";
@@ -100,12 +100,25 @@ export async function signInAs(page: Page, email: string, secret: string): Promi
   await page.goto(url());
   await page.getByLabel("E-mail").fill(email);
   await page.getByLabel("Password").fill(secret);
-  const signIn = page.getByRole("button", { name: "Sign in" });
-  // Again where a busy service has not answered in the page's ten seconds.
+  await pressUntil(page.getByRole("button", { name: "Sign in" }), (patience) =>
+    expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible(patience));
+}
+
+/** Presses again where a busy service has not answered in the page's ten seconds. */
+export async function pressUntil(
+  button: Locator, done: (patience: { timeout: number }) => Promise<void>,
+): Promise<void> {
   await expect(async () => {
-    if (await signIn.isVisible()) await signIn.click({ timeout: 1000 });
-    await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible({ timeout: 1000 });
+    if (await button.isVisible()) await button.click({ timeout: 1000 });
+    await done({ timeout: 1000 });
   }).toPass();
+}
+
+/** Signs in by a dialog over the page. */
+export async function signInAgain(dialog: Locator, secret: string): Promise<void> {
+  await dialog.getByLabel("Password").fill(secret);
+  await pressUntil(dialog.getByRole("button", { name: "Sign in" }), (patience) =>
+    expect(dialog).toHaveCount(0, patience));
 }
 
 export const signInDemo = (page: Page) =>

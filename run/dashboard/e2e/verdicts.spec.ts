@@ -1,6 +1,8 @@
 // A verdict is on what the user saw, whatever the list became meanwhile.
 import type { Page } from "@playwright/test";
-import { addRoom, addSensor, ask, expect, expectAccessible, password, signUp, test, tokenOf, url } from "./user";
+import {
+  addRoom, addSensor, ask, expect, expectAccessible, password, signInAgain, signUp, test, tokenOf, url,
+} from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 const predictions = "/api/v1/prediction-feedback";
@@ -131,9 +133,8 @@ test("another user who signs in over the page sees nothing of it", async ({ page
   await page.clock.fastForward("31:00");
   const dialog = page.getByRole("dialog", { name: "Your session has ended" });
   await dialog.getByLabel("E-mail").fill(email);
-  await dialog.getByLabel("Password").fill(password);
   await page.clock.setSystemTime(new Date());
-  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await signInAgain(dialog, password);
   await expect(page.getByText("Nothing to validate")).toBeVisible();
   await expect(shown(page)).toHaveCount(0);
 });
