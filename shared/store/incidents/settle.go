@@ -261,7 +261,8 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 			        (SELECT timestamp FROM node_state WHERE channel = @customer AND node_id = @node AND timestamp <= `+store.NotAhead+`)) AS at
 			)
 			UPDATE excursions e
-			SET lasting = false, resolution = CASE WHEN n.at > e.peak_time THEN 'cleared' WHEN e.sensor_name = '' THEN 'not_measured' ELSE 'sensor_deleted' END,
+			SET lasting = false, resolution = CASE
+			        WHEN n.at > e.peak_time THEN 'cleared' WHEN e.sensor_name = '' THEN 'not_measured' ELSE 'sensor_deleted' END,
 			    end_time = GREATEST(e.start_time, CASE WHEN n.at > e.peak_time THEN n.at ELSE @now END)
 			FROM newest n
 			WHERE e.kind = 'silence' AND e.lasting AND e.customer_id = @customer AND e.node_id = @node AND (n.at > e.peak_time OR (
