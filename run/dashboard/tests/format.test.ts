@@ -81,5 +81,7 @@ test("the hour that comes twice when clocks are set back says which it is", () =
   const shown = (minutes: number) => localTime(Date.UTC(2026, 9, 25, 0, minutes));
   expect(shown(15)).not.toBe(shown(75));
   for (const once of [-15, 135]) expect(shown(once)).not.toMatch(/GMT|CES?T/);
+  setDisplay({ unit: "°C", zone: "Australia/Lord_Howe" }); // where half an hour does
+  expect(localTime(Date.UTC(2026, 3, 4, 14, 45))).not.toBe(localTime(Date.UTC(2026, 3, 4, 15, 15)));
   setDisplay({ unit: "°C", zone: "" });
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import {
-  inputInstant, inputTime, inputValue, instantOf, occurrences, recurrence, type Window,
+  clocksChange, inputInstant, inputTime, inputValue, instantOf, occurrences, recurrence, type Window,
 } from "../src/logic/maintenance";
 
 const window = (more: Partial<Window>): Window => ({
@@ -35,6 +35,24 @@ test("an input that nobody changed keeps its instant, of an hour that comes twic
   }
   expect(inputInstant("2026-10-25T04:30", "Europe/Berlin", at("2026-10-25T00:30:00Z")))
     .toBe("2026-10-25T03:30:00.000Z");
+});
+
+test.each([
+  ["2026-10-25T02:30", "Europe/Berlin", /2:30.*(GMT\+1|CET)\.$/], // comes twice
+  ["2026-11-01T01:30", "America/New_York", /1:30.*(GMT-4|EDT)\.$/],
+  ["2026-04-05T01:45", "Australia/Lord_Howe", /1:45.*(GMT\+(10:30|11)|LHDT|LHST)\.$/], // half an hour does
+  ["2026-03-29T02:30", "Europe/Berlin", /3:30.*(GMT\+2|CEST)\.$/], // never comes
+])("of %s in %s an input says what it means", (typed, zone, meant) => {
+  expect(clocksChange(typed, zone)).toMatch(meant);
+});
+
+test("an input says nothing of a time that comes once, and which one it was given of one that comes twice", () => {
+  const once = ["2026-10-25T01:59", "2026-10-25T03:00", "2026-07-01T08:00"];
+  for (const typed of ["", "0002-03-01T10:00", "120266-03-01T10:00", ...once]) {
+    expect(clocksChange(typed, "Europe/Berlin")).toBeUndefined();
+  }
+  expect(clocksChange("2026-10-25T02:30", "Europe/Berlin", at("2026-10-25T00:30:00Z")))
+    .toMatch(/2:30.*(GMT\+2|CEST)\.$/);
 });
 
 test("a weekly window begins at the same time of day, summer and winter", () => {

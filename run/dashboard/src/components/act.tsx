@@ -4,7 +4,7 @@ import { act, actions, type ActionName } from "../api/act";
 import { keys, refresh, usePersons } from "../api/queries";
 import { shownZone } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
-import { inputInstant, inputValue } from "../logic/maintenance";
+import { clocksChange, inputInstant, inputValue } from "../logic/maintenance";
 import { useNow } from "./clock";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
@@ -52,6 +52,7 @@ export default function Act({ incident, action, onClose }: {
           <Field
             label="Until" name="until" type="datetime-local" value={until} onInput={setUntil} autoFocus
             min={inputValue(soon - hour, zone)} max={inputValue(now + 7 * 24 * hour, zone)}
+            hint={clocksChange(until, zone, soon)}
           />
         )}
         <Field

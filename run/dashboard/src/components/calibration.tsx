@@ -5,7 +5,7 @@ import { refresh } from "../api/queries";
 import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
-import { inputInstant, inputValue, lastDay } from "../logic/maintenance";
+import { clocksChange, inputInstant, inputValue, lastDay } from "../logic/maintenance";
 import { Confirm, Dialog } from "./dialog";
 import { Field, Form } from "./form";
 import { May } from "./may";
@@ -121,7 +121,7 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
         }}
       >
         <Field label="From" name="from" type="datetime-local" value={from} onInput={setFrom}
-          hint="At least five minutes ahead." autoFocus />
+          hint={clocksChange(from, zone) ?? "At least five minutes ahead."} autoFocus />
         <Field label="Temperature offset in °C" name="temperature_offset" type="number" min="-10" max="10" step="0.01"
           value={temperature} onInput={setTemperature} hint="What is added to each measured value." />
         <Field label="Humidity offset in %" name="humidity_offset" type="number" min="-30" max="30" step="0.01"

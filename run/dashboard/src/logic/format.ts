@@ -109,6 +109,10 @@ export function shownZone(): string {
   return display.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
+/** Whether clocks show a time twice: by an hour, or by half of one, they are set back. */
+export const comesTwice = (time: number, show: (time: number) => string) =>
+  [-2, -1, 1, 2].some((by) => show(time + by * 1_800_000) === show(time));
+
 /** A time in the zone that the user wants, on the clock of the browser's language: 24 hours or 12. Of the hour that
  * comes twice when clocks are set back it says which. Months are the calendar's of inputs and reports. */
 export function timeIn(time: number, options: Intl.DateTimeFormatOptions): string {
@@ -117,8 +121,7 @@ export function timeIn(time: number, options: Intl.DateTimeFormatOptions): strin
     ?? new Intl.DateTimeFormat(undefined, { timeZone: shownZone(), calendar: "gregory", ...options });
   formats.set(key, format);
   const shown = format.format(time);
-  const twice = options.hour && !options.timeZoneName
-    && [-3_600_000, 3_600_000].some((by) => format.format(time + by) === shown);
+  const twice = options.hour && !options.timeZoneName && comesTwice(time, format.format);
   return twice ? timeIn(time, { ...options, timeZoneName: "short" }) : shown;
 }
 

@@ -1,5 +1,6 @@
 // Maintenance windows as a calendar: which days they fall on, on the clocks of their zone.
 import type { components } from "../api/schema";
+import { comesTwice } from "./format";
 
 export type Window = components["schemas"]["MaintenanceBody"];
 
@@ -33,7 +34,8 @@ export function inputValue(time: number, zone: string): string {
 
 /** The instant of what such an input shows. */
 export function inputTime(value: string, zone: string): number {
-  return instantOf(Date.parse(`${value}Z`), zone);
+  const shown = Date.parse(`${value}Z`);
+  return Number.isNaN(shown) ? NaN : instantOf(shown, zone);
 }
 
 /** The same as the API takes it. An input that nobody changed keeps the instant it was given, which may be either
@@ -41,6 +43,18 @@ export function inputTime(value: string, zone: string): number {
 export function inputInstant(value: string, zone: string, given = NaN): string {
   const kept = !Number.isNaN(given) && inputValue(given, zone) === value;
   return new Date(kept ? given : inputTime(value, zone)).toISOString();
+}
+
+/** What an input means that shows a time which the clocks of a zone have twice or never. */
+export function clocksChange(value: string, zone: string, given?: number): string | undefined {
+  // Nor of a year that is being typed.
+  if (!/^2\d{3}-/.test(value)) return undefined;
+  const time = Date.parse(inputInstant(value, zone, given));
+  const show = (at: number) => inputValue(at, zone);
+  if (show(time) === value && !comesTwice(time, show)) return undefined;
+  const clock = new Intl.DateTimeFormat(undefined,
+    { timeZone: zone, hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+  return `Clocks change then. This is ${clock.format(time)}.`;
 }
 
 export interface Occurrence {

@@ -8,7 +8,7 @@ import { reasonOf } from "../logic/excursions";
 import { dayIn, duration, localTime, shownZone, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
 import {
-  inputInstant, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
+  clocksChange, inputInstant, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
 } from "../logic/maintenance";
 import { useNow } from "../components/clock";
 import { Confirm, Dialog } from "../components/dialog";
@@ -167,7 +167,7 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
           </div>
           <div class="pair">
             <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local"
-              value={start} onInput={setStart} />
+              value={start} onInput={setStart} hint={clocksChange(start, zone, given)} />
             <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any"
               value={hours} onInput={setHours} />
           </div>
@@ -187,7 +187,8 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
             </fieldset>
           )}
           {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil}
-            required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
+            required={false} hint={clocksChange(until, zone, Date.parse(window?.until ?? ""))
+              ?? "Empty: for ever. It follows the clocks of its zone, summer and winter."} />}
         </Form>
       </Dialog>
     </>
