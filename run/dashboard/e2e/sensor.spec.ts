@@ -141,6 +141,24 @@ test("range, zoom and compared sensors are in the address: shared, and gone back
   await expect(page.getByRole("button", { name: "24h" })).toHaveAttribute("aria-pressed", "true");
 });
 
+test("a range that ends where it begins says so, and a time that clocks show twice or never what it means",
+  async ({ page }) => {
+  await withThree(page);
+  await page.getByRole("button", { name: "Custom" }).click();
+  const [from, to] = [page.getByLabel("From", { exact: true }), page.getByLabel("To", { exact: true })];
+  await from.fill("2026-07-01T10:00");
+  await to.fill("2026-07-01T10:00");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await expect(to).toHaveAccessibleDescription("Choose a time after From.");
+  await expect(page).not.toHaveURL(/from=/);
+  await from.fill("2026-03-29T02:30");
+  await expect(from).toHaveAccessibleDescription("Clocks change then. This is 03:30 CEST.");
+  await to.fill("2026-10-25T02:30");
+  await expect(to).toHaveAccessibleDescription("Clocks change then. This is 02:30 CET.");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await expect(page).toHaveURL(/from=2026-03-29T01%3A30%3A00.000Z&to=2026-10-25T01%3A30%3A00.000Z/);
+});
+
 test("one cursor in all charts is moved and read by keyboard", async ({ page }) => {
   const [, second] = await withThree(page);
   await page.goto(`${page.url()}?with=${second}`);

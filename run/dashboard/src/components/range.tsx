@@ -4,9 +4,10 @@ import { messageOf } from "../api/client";
 import { downloadReadings } from "../api/download";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
-import { inputTime, inputValue, lastInput } from "../logic/maintenance";
+import { clocksChange, inputTime, inputValue } from "../logic/maintenance";
 import { lengths, zoomedOut, type Period, type Range } from "../logic/range";
 import { Action } from "./action";
+import { Field } from "./form";
 
 export function RangeBar(props: {
   sensorID: string; range: Range; start: number; end: number; onChange: (range: Range) => void;
@@ -18,9 +19,9 @@ export function RangeBar(props: {
     setFrom(inputValue(start, shownZone()));
     setTo(inputValue(end, shownZone()));
   }, [range.period, range.period === undefined && start, range.period === undefined && end]);
+  const [a, b] = [inputTime(from, shownZone()), inputTime(to, shownZone())];
   const show = (event: Event) => {
     event.preventDefault();
-    const [a, b] = [inputTime(from, shownZone()), inputTime(to, shownZone())];
     if (a >= b) return;
     onChange({ start: a, end: b });
     document.getElementById("custom-range")?.hidePopover();
@@ -36,10 +37,10 @@ export function RangeBar(props: {
       <button type="button" onClick={() => onChange(zoomedOut(start, end, serviceTime()))}>Zoom out</button>
       <button type="button" {...{ popovertarget: "custom-range" }}>Custom</button>
       <form id="custom-range" class="menu" popover="auto" onSubmit={show}>
-        <label>From <input type="datetime-local" value={from} required max={lastInput}
-          onInput={(event) => setFrom(event.currentTarget.value)} /></label>
-        <label>to <input type="datetime-local" value={to} required min={from} max={lastInput}
-          onInput={(event) => setTo(event.currentTarget.value)} /></label>
+        <Field label="From" name="from" type="datetime-local" value={from} onInput={setFrom}
+          hint={clocksChange(from, shownZone())} />
+        <Field label="To" name="to" type="datetime-local" value={to} onInput={setTo}
+          hint={clocksChange(to, shownZone())} error={a >= b ? "Choose a time after From." : null} />
         <button>Show</button>
       </form>
       <Download {...props} />
