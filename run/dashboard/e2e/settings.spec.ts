@@ -35,9 +35,13 @@ test("in degrees Fahrenheit and the site's time zone, everywhere", async ({ page
   const dialog = page.getByRole("dialog");
   await expect(dialog.getByLabel("Limit, °F")).toHaveValue("80.6");
   await dialog.getByLabel("Limit, °F").fill("86");
-  // As keyboards of other countries have it: Chromium alone would drop the comma.
-  await dialog.getByLabel("Over when back by, °F").fill("");
-  await dialog.getByLabel("Over when back by, °F").pressSequentially("0,9");
+  // As keyboards of other countries have it: Chromium alone would drop the comma, and other digits.
+  const margin = dialog.getByLabel("Over when back by, °F");
+  for (const typed of ["0,9", "٠٫٩", "۰٫۹"]) {
+    await margin.fill("");
+    await margin.pressSequentially(typed);
+    await expect(margin).toHaveValue("0.9");
+  }
   const sent = page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith("/rules"));
   await dialog.getByRole("button", { name: "Add rule" }).click();
   expect((await sent).postDataJSON()).toMatchObject({ limit: 30, clear_margin: 0.5 });

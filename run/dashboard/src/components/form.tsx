@@ -5,9 +5,11 @@ import { lastInput } from "../logic/maintenance";
 import { Action, useOnce } from "./action";
 import { StatusMark } from "./states";
 
-/** Chromium drops what no number of its own language has: 325 would be left of 32,5, and 5 of the page's own −5. */
+/** Chromium drops what no number of its own language has: 325 would be left of 32,5, 5 of the page's own −5, and
+ * nothing of Arabic-Indic or Persian digits. */
 function insertNumber(event: InputEvent): void {
-  const number = event.data?.replace(",", ".").replace("−", "-");
+  const number = event.data?.replace(/[,٫]/, ".").replace("−", "-")
+    .replace(/[٠-٩۰-۹]/g, (digit) => String(digit.charCodeAt(0) % 16));
   if (!number || number === event.data) return;
   event.preventDefault();
   document.execCommand("insertText", false, number);
