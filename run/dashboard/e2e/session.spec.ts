@@ -68,14 +68,23 @@ test("a changed password holds though signing in by it fails", async ({ page }) 
   await signInAgain(dialog, "Another-one-2");
 });
 
-test("after another address is saved, that is who is signed in", async ({ page }) => {
+test("after another address is saved, that is who is signed in, and no form that was open before takes it back",
+  async ({ page, context }) => {
   await signUp(page);
   await page.goto(url("/account"));
+  const second = await context.newPage();
+  await second.goto(url("/account"));
+  await second.getByLabel("Your name").fill("Ana");
   const email = `moved-${Date.now()}@example.com`;
   await page.getByLabel("E-mail").fill(email);
   await page.getByRole("button", { name: "Save profile" }).click();
   await expect(page.getByRole("button", { name: `You: ${email}` })).toBeVisible();
   await expect(page.getByText("Saved.")).toBeVisible();
+  await second.getByRole("button", { name: "Save profile" }).click();
+  await expect(second.getByText("Saved.")).toBeVisible();
+  await expect(second.getByLabel("E-mail")).toHaveValue(email);
+  await expect(second.getByLabel("Your name")).toHaveValue("Ana");
+  await second.close();
 });
 
 test("three minutes before its end a session is renewed in place, in every tab, and nothing typed is lost",

@@ -33,9 +33,9 @@ export default function AccountPage() {
 
 function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
   const queries = useQueryClient();
-  const [email, setEmail] = useState(profile.email);
-  const [username, setUsername] = useState(profile.username);
-  const [name, setName] = useState(me.name);
+  // What was changed here: all else may have been since, by another tab.
+  const [changed, setChanged] = useState<{ email?: string; username?: string; name?: string }>({});
+  const { email, username, name } = { ...profile, name: me.name, ...changed };
   const owner = me.role === "owner";
   const [done, setDone] = useState(false);
   return (
@@ -47,20 +47,23 @@ function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
           setDone(false);
           if (owner && usernameError(username)) return;
           const path = { customer_id: profile.id };
-          const body = { email, ...(name !== me.name && { name }), ...(owner && { username }) };
-          queries.setQueryData(keys.profile,
-            await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body })));
-          session.move(email);
+          const saved = await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body: changed }));
+          queries.setQueryData(keys.profile, saved);
+          session.move(saved.email);
           await refresh(keys.persons);
+          setChanged({});
           setDone(true);
         }}
       >
-        <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail}
+        <Field label="E-mail" name="email" type="email" value={email}
+          onInput={(typed) => setChanged({ ...changed, email: typed })}
           autoComplete="username" maxLength={120} />
-        <Field label="Your name" name="name" value={name} onInput={setName} maxLength={80} autoComplete="name"
+        <Field label="Your name" name="name" value={name} maxLength={80} autoComplete="name"
+          onInput={(typed) => setChanged({ ...changed, name: typed })}
           hint="What everybody sees." />
         <Field
-          label="Username" name="username" value={username} onInput={setUsername}
+          label="Username" name="username" value={username}
+          onInput={(typed) => setChanged({ ...changed, username: typed })}
           autoComplete="nickname" readOnly={!owner}
           hint={owner ? "Of the account: 6 to 12 characters." : "Of the account: an owner changes it."}
           error={owner ? usernameError(username) : null}
