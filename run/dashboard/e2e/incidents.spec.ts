@@ -150,8 +150,12 @@ test("what is over and not seen is counted, read to its end, looked for, and see
   await expect(page.getByRole("heading", { name: "Over, not seen: 220" })).toBeVisible();
   for (const shown of [100, 200, 220]) {
     await expect(page.getByRole("row", { name: /was too hot/ })).toHaveCount(shown);
-    if (shown < 220) await page.getByRole("button", { name: "Show more" }).click();
+    if (shown < 220) await page.getByRole("button", { name: "Show more" }).press("Enter");
   }
+  const end = page.getByRole("button", { name: "That is all" });
+  await expect(end, "the keys go on from there").toBeFocused();
+  await page.keyboard.press("Shift+Tab");
+  await expect(end).toHaveCount(0);
   await expect(page.getByRole("button", { name: "Show more" })).toHaveCount(0);
   await page.getByRole("button", { name: "History" }).click();
   await expect(page.getByText("220 incidents, newest first.")).toBeVisible();

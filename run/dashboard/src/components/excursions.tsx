@@ -6,7 +6,8 @@ import { valueOf, wrong, type Excursion } from "../logic/excursions";
 import { factsOf } from "../logic/spans";
 import { Judgement } from "./judgement";
 import { May } from "./may";
-import { Failure, Loading, More } from "./states";
+import { More } from "./more";
+import { Failure, Loading } from "./states";
 import { Timestamp } from "./timestamp";
 
 /** Those of an incident name their sensors, those of a sensor their incidents. Followed: of what lasts. */

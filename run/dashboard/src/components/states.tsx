@@ -33,17 +33,6 @@ export function Failure({ error, retry }: { error: unknown; retry: () => void })
   return <Notice text={messageOf(error)} retry={retry} />;
 }
 
-/** The next page of a list that comes page by page, where there is one. */
-export function More({ hasNextPage, isFetchingNextPage, fetchNextPage }: {
-  hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown;
-}) {
-  if (!hasNextPage) return null;
-  return <button type="button" aria-disabled={isFetchingNextPage}
-    onClick={() => !isFetchingNextPage && void fetchNextPage()}>
-    {isFetchingNextPage ? "One moment…" : "Show more"}
-  </button>;
-}
-
 /** Catches the errors of a page. Without it an error in rendering empties the whole window. */
 export class Boundary extends Component<{ children: ComponentChildren }, { error: unknown }> {
   override state = { error: null };

@@ -5,7 +5,8 @@ import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client
 import { save } from "../api/download";
 import { keys, pageLength, useRooms } from "../api/queries";
 import { Action } from "../components/action";
-import { Empty, Failure, Loading, More } from "../components/states";
+import { More } from "../components/more";
+import { Empty, Failure, Loading } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { toldOf } from "../logic/audit";

@@ -13,7 +13,8 @@ import { Select } from "../components/form";
 import { AlertRecords } from "../components/alerts";
 import { IncidentTable } from "../components/incidents";
 import { May } from "../components/may";
-import { Empty, Failure, Loading, More } from "../components/states";
+import { More } from "../components/more";
+import { Empty, Failure, Loading } from "../components/states";
 import { useTitle } from "../components/title";
 
 /** The longest text that the API looks for. */
