@@ -108,8 +108,11 @@ test("neither the keyboard's focus nor the session's end is behind a bar", async
     const kept = JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as object;
     sessionStorage.setItem("coldaisle.session", JSON.stringify({ ...kept, expires: Date.now() + 170_000 }));
   });
-  await walk();
-  expect(await uncovered(page.getByRole("button", { name: "Stay signed in" }))).toBe(true);
+  for (const [width, height] of [[390, 500], [320, 160]] as const) { // the latter is a laptop's at 400 %
+    await page.setViewportSize({ width, height });
+    await walk();
+    expect(await uncovered(page.getByRole("button", { name: "Stay signed in" }))).toBe(true);
+  }
 });
 
 test("names of 80 letters hide neither what burns nor who has it", async ({ page }) => {
