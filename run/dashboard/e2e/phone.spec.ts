@@ -115,6 +115,20 @@ test("neither the keyboard's focus nor the session's end is behind a bar", async
   }
 });
 
+test("an entry of the audit log is a line of who did what, below when", async ({ page }) => {
+  await page.setViewportSize({ width: 360, height: 740 });
+  await signUp(page);
+  await page.goto(url("/audit"));
+  const entry = page.locator("tbody tr").filter({ hasText: "registered the account" });
+  const [when, what, show] = await Promise.all(["time", "td:nth-child(2)", "summary"].map((part) =>
+    entry.locator(part).evaluate((element) => element.getBoundingClientRect().toJSON() as DOMRect)));
+  expect(what!.width).toBeGreaterThan(250);
+  expect(what!.top).toBeGreaterThanOrEqual(show!.bottom);
+  expect(when!.top).toBeLessThan(show!.bottom);
+  await entry.locator("summary").click();
+  expect(await entry.locator("details").evaluate(({ clientWidth }) => clientWidth)).toBeGreaterThan(250);
+});
+
 test("names of 80 letters hide neither what burns nor who has it", async ({ page }) => {
   await signUp(page);
   const name = "W".repeat(80);

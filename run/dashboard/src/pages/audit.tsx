@@ -52,7 +52,7 @@ export default function AuditPage() {
       {entries?.length === 0 && <Empty title="No such change"><p>Nothing in the log matches.</p></Empty>}
       {entries && entries.length > 0 && (
         <div class="card scroll" tabIndex={0} role="group" aria-label="Audit log">
-          <table>
+          <table class="stacked log">
             <thead>
               <tr><th scope="col">When</th><th scope="col">Who did what</th><th scope="col">Change</th></tr>
             </thead>
