@@ -46,7 +46,7 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   await page.keyboard.type("Fan is being replaced");
   for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
   await expect(dialog.getByLabel("Comment"), "Escape drops nothing").toHaveValue("Fan is being replaced");
-  await expect(dialog.getByText("Escape keeps what you typed.", { exact: false })).toBeVisible();
+  await expect(dialog.getByText("What you typed is kept.", { exact: false })).toBeVisible();
   await page.keyboard.press("Enter");
   await expect(dialog).toHaveCount(0);
   await expect(row).toContainText("Fan is being replaced");
@@ -297,7 +297,7 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await sure.getByRole("button", { name: "Cancel" }).click();
   await expect(sure).toHaveCount(0);
   await page.keyboard.press("Escape");
-  await expect(dialog.getByText("Escape keeps what you typed.", { exact: false })).toBeVisible();
+  await expect(dialog.getByText("What you typed is kept.", { exact: false })).toBeVisible();
   await expect(dialog.getByLabel("What for")).toHaveValue("Filters are changed");
   await dialog.getByRole("button", { name: "Add window" }).click();
   await sure.getByRole("button", { name: "Silence it" }).click();

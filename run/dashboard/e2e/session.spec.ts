@@ -135,3 +135,27 @@ test("what is typed in a form stays when the session ends over it, and so does t
   await expect(comment).toHaveValue("Filters are changed");
   await expect(comment).toBeFocused();
 });
+
+test("what is typed in a dialog stays when Back is pressed or the page is loaded again", async ({ page }) => {
+  await signUp(page);
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Rooms" }).click();
+  await page.getByRole("button", { name: "Add room" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("Cellar");
+  for (let i = 0; i < 2; i++) {
+    await page.goBack();
+    await expect(dialog.getByText("Cancel discards it.", { exact: false })).toBeVisible();
+    await expect(dialog.getByLabel("Name")).toHaveValue("Cellar");
+    await expect(page).toHaveURL(url("/rooms"));
+  }
+  const asked = page.waitForEvent("dialog");
+  await page.evaluate(() => { setTimeout(() => location.reload()); });
+  const question = await asked;
+  expect(question.type()).toBe("beforeunload");
+  await question.dismiss();
+  await expect(dialog.getByLabel("Name")).toHaveValue("Cellar");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await expect(dialog).toHaveCount(0);
+  await page.goBack();
+  await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
+});

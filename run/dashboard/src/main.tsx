@@ -2,6 +2,7 @@ import { QueryClientProvider } from "@tanstack/preact-query";
 import { render } from "preact";
 import { followOverview, queryClient } from "./api/queries";
 import { App } from "./app";
+import "./components/back";
 import { keepStill } from "./components/press";
 import { applyTheme } from "./components/theme";
 import "./styles/tokens.css";

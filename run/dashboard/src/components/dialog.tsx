@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { Action } from "./action";
+import { onBack } from "./back";
 
 /** The first that can have the focus. */
 const stops = "button:not(:disabled), a[href], input, select";
@@ -15,7 +16,7 @@ const shown: ((event: KeyboardEvent) => void)[] = [];
 /**
  * A modal dialog. The browser keeps the focus inside and gives it back afterwards: if what
  * had it is gone, its row has it, or the page. Without onClose neither Escape nor a press
- * outside closes it, and Escape never drops what was typed.
+ * outside closes it, and neither Escape nor Back drops what was typed.
  */
 export function Dialog(props: { title: string; onClose?: () => void; wide?: boolean; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -39,15 +40,28 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
   useEffect(() => {
     const element = dialog.current;
     const row = document.activeElement?.closest("tr, li");
+    const address = location.href;
     // The browser lets a page refuse the first Escape only as a cancellation, and every one as a key.
     const press = (event: KeyboardEvent) => {
       if (event.key === "Escape" && shown.at(-1) === press) escaping.current(event);
     };
     shown.push(press);
     document.addEventListener("keydown", press);
+    // The page before is there already: this one is put on top of it.
+    const back = (event: Event) => {
+      if (!typed.current) return;
+      event.stopImmediatePropagation();
+      history.pushState(null, "", address);
+      setKept(true);
+    };
+    onBack.add(back);
+    const leave = (event: Event) => typed.current && event.preventDefault();
+    addEventListener("beforeunload", leave);
     if (element && !element.open) element.showModal();
     return () => {
       document.removeEventListener("keydown", press);
+      onBack.delete(back);
+      removeEventListener("beforeunload", leave);
       shown.splice(shown.indexOf(press), 1);
       element?.close();
       const active = document.activeElement;
@@ -64,7 +78,7 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     >
       <h2 id={title}>{props.title}</h2>
       {props.children}
-      {kept && props.onClose && <p class="hint" role="status">Escape keeps what you typed. Cancel discards it.</p>}
+      {kept && props.onClose && <p class="hint" role="status">What you typed is kept. Cancel discards it.</p>}
     </dialog>
   );
 }
