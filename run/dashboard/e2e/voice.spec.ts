@@ -133,6 +133,7 @@ test("a comment outlives its incident's place on the page", async ({ page }) => 
   });
   await page.keyboard.press("Enter");
   await expect(page.getByRole("button", { name: "Cancel" }), "it is on its way").toBeDisabled();
+  await expect(page.locator("form"), "Escape asks the form").toHaveAttribute("aria-busy", "true");
   answered();
   await expect(comment).toHaveCount(0);
   await expect(page.locator("#main"), "the button is gone").toBeFocused();

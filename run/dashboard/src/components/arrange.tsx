@@ -103,7 +103,7 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
       </Slot>
       <p class="unseen" role="status">{said}</p>
       {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
-      <div class="actions">
+      <div class="actions" aria-busy={busy}>
         <Action
           class="primary" waits={saving}
           onClick={async () => {

@@ -27,7 +27,7 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     event.preventDefault();
     event.stopPropagation();
     // What is on its way ends here.
-    if (dialog.current?.querySelector(".primary[aria-disabled=true], .danger[aria-disabled=true]")) return;
+    if (dialog.current?.querySelector("[aria-busy=true]")) return;
     if (typed.current) setKept(true);
     else if (props.onClose && dialog.current) {
       // The press is seen first: without the dialog every element behind it is styled anew.
@@ -98,7 +98,7 @@ export function Confirm(props: {
     <Dialog title={props.title} onClose={props.onClose}>
       {props.children}
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
-      <div class="actions">
+      <div class="actions" aria-busy={busy}>
         <Action class="danger" waits={waits} onClick={confirm}>{props.action}</Action>
         <Action waits={waits} onClick={props.onClose}>Cancel</Action>
       </div>

@@ -75,7 +75,7 @@ export function Form(props: {
     }
   });
   return (
-    <form onSubmit={(event) => { event.preventDefault(); void submit(); }}>
+    <form aria-busy={busy} onSubmit={(event) => { event.preventDefault(); void submit(); }}>
       {props.children}
       {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
       <div class="actions">
