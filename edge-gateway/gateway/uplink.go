@@ -19,7 +19,7 @@ type uplink struct {
 	refusals int   // refused since a message was last acknowledged
 	messages int64 // acknowledged
 	since    time.Time
-	failed   time.Time // when it went down; the clock of since may be set meanwhile
+	failed   time.Time // when it went down, by the monotonic clock: the other may be set meanwhile
 	reason   string    // why it is down, or why every message is refused
 	// period is canceled when the uplink goes down. All publishes in flight then
 	// stop waiting.
@@ -78,7 +78,8 @@ func (u *uplink) markDown(now time.Time, err error) bool {
 		u.reason = err.Error() // it may have changed
 		return false
 	}
-	u.down, u.trial, u.since, u.failed, u.reason = true, false, now, time.Now(), err.Error()
+	u.down, u.trial, u.since, u.reason = true, false, now, err.Error()
+	u.failed = time.Now() //nolint:forbidigo // for its monotonic reading, which times of the gateway's clock have not
 	u.end()
 	return true
 }
