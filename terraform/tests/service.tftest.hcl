@@ -282,6 +282,13 @@ run "monitoring" {
   }
 
   assert {
+    condition = { for key, policy in google_monitoring_alert_policy.this : policy.alert_strategy[0].auto_close => key... }["1800s"] == [
+      "function_errors", "gateway_clock", "hourly_failed", "messages_refused", "readings_clamped", "site_dark"
+    ]
+    error_message = "an alert of events stays open for a day, and hides the next"
+  }
+
+  assert {
     condition     = strcontains(google_monitoring_alert_policy.this["api_errors"].conditions[0].condition_threshold[0].denominator_filter, "service_name = \"api\"") && google_monitoring_alert_policy.this["api_latency"].conditions[0].condition_threshold[0].denominator_filter == null
     error_message = "Errors of the API must be counted as a share of its requests."
   }

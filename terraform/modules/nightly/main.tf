@@ -100,6 +100,6 @@ resource "google_monitoring_alert_policy" "failed" {
   }
 
   alert_strategy {
-    auto_close = "86400s"
+    auto_close = "1800s" # the next night tells again
   }
 }
