@@ -52,7 +52,7 @@ func run(ctx context.Context, args, environ []string) error {
 	case args[0] == "drill":
 		return runDrill(ctx, args[1:], environ, os.Stdout, installation{"/"})
 	case args[0] == "watch":
-		return runWatch(ctx, args[1:], environ, os.Stdin, os.Stdout, time.Now)
+		return runWatch(ctx, args[1:], withServiceEnvironment(environ, installation{"/"}), os.Stdin, os.Stdout, time.Now)
 	case len(args) > 1:
 		return fmt.Errorf("unknown arguments %q: see monitor-gateway help", args)
 	}

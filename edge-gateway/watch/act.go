@@ -19,6 +19,8 @@ import (
 	"unicode"
 
 	"github.com/nicholas-fedor/shoutrrr"
+	"github.com/nicholas-fedor/shoutrrr/pkg/router"
+	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/ntfy"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 
 	"coldaisle.dev/shared/incident"
@@ -83,20 +85,34 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 	text := title + "\n" + m.Text + "\n" + watch
 	if strings.HasPrefix(s.URL, "smtp:") {
 		err = sendMail(ctx, s.URL, title, text, s.Timeout)
-	} else if sender, failed := shoutrrr.CreateSender(s.URL); failed != nil {
-		err = failed
 	} else {
-		sender.Timeout = s.Timeout
 		webhook := strings.HasPrefix(s.URL, "generic") && !strings.Contains(s.URL, "/sendMessage?") // Telegram's
 		if len(text) > 2*maxPart && !webhook {
 			text = strings.ToValidUTF8(text[:maxPart]+"…"+text[len(text)-maxPart:], "")
 		}
-		err = errors.Join(sender.Send(text, &types.Params{"title": title})...)
+		err = s.send(text, &types.Params{"title": title})
 	}
 	if err != nil {
 		return "", errors.New(redact(err, s.URL))
 	}
 	return "", nil
+}
+
+// send sends a text by the library. Its own client for ntfy would go by no proxy, and follow redirects.
+func (s *Step) send(text string, params *types.Params) error {
+	service, err := new(router.ServiceRouter).Locate(s.URL)
+	if push, ok := service.(*ntfy.Service); ok && err == nil && !push.Config.DisableTLSVerification {
+		client := *http.DefaultClient
+		client.Timeout = s.Timeout
+		push.SetHTTPClient(&client)
+		return push.Send(text, params) //nolint:wrapcheck // the caller redacts it
+	}
+	sender, err := shoutrrr.CreateSender(s.URL)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller redacts it
+	}
+	sender.Timeout = s.Timeout
+	return errors.Join(sender.Send(text, params)...)
 }
 
 // init bounds http.DefaultClient, by which the library sends webhooks. It sets no timeout, holds

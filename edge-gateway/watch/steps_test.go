@@ -170,13 +170,16 @@ func TestWebhook(t *testing.T) {
 	})
 	hook := httptest.NewServer(receiver)
 	defer hook.Close()
-	act := func(path string) error {
-		s := Step{URL: "generic+" + hook.URL + path + "?template=json", Timeout: time.Minute}
+	send := func(to string) error {
+		s := Step{URL: to, Timeout: time.Minute}
 		_, err := s.act(t.Context(), "site", message("start", new(hot(41))))
 		return err
 	}
+	act := func(path string) error { return send("generic+" + hook.URL + path + "?template=json") }
+	topic := strings.Replace(hook.URL, "http:", "ntfy:", 1)
 	for _, path := range []string{"/301", "/302", "/303", "/loop"} {
 		must.Contain(t, "the error of "+path, fmt.Sprint(act(path)), "it redirects")
+		must.Contain(t, "the error of ntfy's "+path, fmt.Sprint(send(topic+path+"?scheme=http")), "it redirects")
 		must.Equal(t, "received by "+path, 0, len(messages))
 	}
 	for _, path := range []string{"/", "/307", "/308"} {
