@@ -2,7 +2,11 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -105,4 +109,20 @@ func TestOutageWhileTheClockIsSet(t *testing.T) {
 		must.Equal(t, "away", time.Minute, away)
 		must.Equal(t, "back", true, back)
 	})
+}
+
+// TestLocalSocket replaces the socket of a process that was killed, and nothing else that has its name.
+func TestLocalSocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "live")
+	must.Do(t, os.WriteFile(path, []byte("notes"), 0o600))
+	_, err := ListenLocal(t.Context(), path)
+	must.Contain(t, "the error of a file", fmt.Sprint(err), "is no socket")
+	must.Equal(t, "the file", "notes", string(must.Get(os.ReadFile(path))(t)))
+	must.Do(t, os.Remove(path))
+	left, ok := must.Get(ListenLocal(t.Context(), path))(t).(*net.UnixListener)
+	must.Hold(t, ok, "no unix socket")
+	left.SetUnlinkOnClose(false)
+	must.Do(t, left.Close())
+	must.Do(t, must.Get(ListenLocal(t.Context(), path))(t).Close())
 }

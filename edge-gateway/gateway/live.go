@@ -81,7 +81,14 @@ func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 
 // ListenLocal opens a socket for this user alone, and replaces one that an earlier process left.
 func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	found, err := os.Lstat(path)
+	switch {
+	case err == nil && found.Mode().Type() != fs.ModeSocket:
+		err = fmt.Errorf("%s is no socket", path)
+	case err == nil:
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replace a socket: %w", err)
 	}
 	before := syscall.Umask(0o077)
