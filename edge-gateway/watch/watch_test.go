@@ -297,6 +297,17 @@ func TestMergedWhileItWaits(t *testing.T) {
 	must.Equal(t, "messages", []string{"a start 1 Hall A"}, s.queued())
 	s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 1}, time.Now())
 	must.Equal(t, "after an end within the hour", 0, len(s.queued()))
+
+	for severity, want := range map[incident.Severity]int{incident.Critical: 1, incident.Warning: 0} {
+		s = newState()
+		told, waits := hot(1), hot(2)
+		told.Severity, waits.Severity = incident.Warning, severity
+		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: 1, Incident: &told}, time.Now())
+		s.sent("a", s.Queue, true, time.Now())
+		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: 2, Incident: &waits}, time.Now())
+		s.merge(2, 1)
+		must.Equal(t, fmt.Sprintf("a %s one waits, after a warning", severity), want, len(s.queued()))
+	}
 }
 
 // TestJournalLost starts with files that a worn disk or a newer version has left: people are told
