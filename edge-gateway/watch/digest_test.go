@@ -177,6 +177,14 @@ func TestDigestWaits(t *testing.T) {
 	s.sent("a", batch, true, now)
 	s.enqueue("a", now, Message{Event: "start", IncidentID: 3})
 	must.Equal(t, "overdue after the digest", time.Minute, s.waiting(steps, now.Add(time.Minute)))
+
+	taken := hot(3)
+	taken.State = "taken"
+	s.Incidents[3] = &tracked{Incident: taken, Told: map[string]int{}, Called: map[string]int{}}
+	s.Held["a"] = true
+	_, _ = s.next(&steps[0], nil, now)
+	s.enqueue("a", now, Message{Event: "start", IncidentID: 5})
+	must.Equal(t, "overdue after a digest of which all was taken", time.Minute, s.waiting(steps, now.Add(time.Minute)))
 }
 
 // TestClearedCallsNobody has an incident open again after it has cleared: a step that had yet to tell it does so once it

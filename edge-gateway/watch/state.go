@@ -284,6 +284,7 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 			s.withdraw(k, step.Name, now)
 		}
 	}
+	s.release(step.Name, now)
 	wait := time.Hour
 	var ready []job
 	for _, j := range s.Queue {
@@ -362,6 +363,11 @@ func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	if reached {
 		s.Sent[step], s.Succeeded = append(s.Sent[step], now), now
 	}
+	s.release(step, now)
+}
+
+// release ends that a step's next message is a digest, once nothing waits for it.
+func (s *state) release(step string, now time.Time) {
 	held := func(j job) bool { return j.Step == step && !j.Due.After(now) }
 	s.Held[step] = s.Held[step] && slices.ContainsFunc(s.Queue, held)
 }
