@@ -66,7 +66,7 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 func CheckAll(ctx context.Context, port int, active func() bool) error {
 	interfaces, err := Interfaces()
 	if err == nil && len(interfaces) == 0 {
-		return errors.New("no interface has an IPv4 address that nodes could call")
+		return errors.New("no interface with multicast has an IPv4 address: no node finds the gateway by its name")
 	}
 	for _, i := range interfaces {
 		for range 2 {

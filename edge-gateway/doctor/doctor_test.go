@@ -366,6 +366,12 @@ func TestNetworkAndAPIProblemsAreReported(t *testing.T) {
 			"gateway", Problem,
 			"is announced as " + own + ": another device, 192.168.1.66, has monitor-gateway.local",
 		},
+		"no address": {
+			"name: no interface with multicast has an IPv4 address",
+			announce.State{Host: own},
+			"gateway", Problem,
+			"no interface with multicast",
+		},
 		"no announcements":       {"", announce.State{Error: "no socket"}, "gateway", Problem, "cannot announce itself: no socket"},
 		"a link without a group": {"", announce.State{Links: []announce.LinkState{{Interface: "eth0", Error: "no group"}}}, "gateway", Problem, "on eth0: no group"},
 		"a revocation":           {"enrolment: it was revoked", announce.State{}, "enrolment", Problem, "it was revoked"},
@@ -384,6 +390,9 @@ func TestNetworkAndAPIProblemsAreReported(t *testing.T) {
 		r := &Report{}
 		Config{Version: "v2"}.gateway(r, h, nil)
 		expect(t, r, c.subject, c.verdict, c.text)
+		if name == "no address" {
+			must.Contain(t, name, fmt.Sprint(*r), "see what is said of the network")
+		}
 		if got := said(r, "gateway"); strings.Contains(got, "since") == refused {
 			t.Errorf("%s: readings are refused: %t; it says:\n%s", name, refused, got)
 		}

@@ -88,7 +88,7 @@ func (c Config) gateway(r *Report, h health, err error) {
 var remedies = map[string]string{ //nolint:gochecknoglobals // a table
 	"publishing":   "see what is said of the clock, the enrolment, the credentials and the topic; when these are in order, check the uplink: HTTPS to Pub/Sub must be open",
 	"outbox":       "see what is said of the outbox",
-	"name":         "switch the other device off or rename it; if it is a gateway of yours, see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself",
+	"name":         "see what is said of the network; if another device has the name, switch it off or rename it; if that is a gateway of yours, see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself",
 	"announcing":   "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself",
 	"enrolment":    "when it was revoked or copied, make a new code in the dashboard and enrol this machine with it; when the API does not answer, check the uplink: HTTPS to the API must be open",
 	"system clock": setClock,

@@ -560,5 +560,5 @@ func TestGatewayChecksItsName(t *testing.T) {
 	must.Eventually(t, "it is over", func() bool { return unfound() == "" })
 	g.ip("link", "delete", "docker0")
 	g.ip("address", "delete", "192.168.77.2/24", "dev", "eth0")
-	must.Eventually(t, "it says that it has no address", func() bool { return strings.Contains(unfound(), "no interface has an IPv4 address") })
+	must.Eventually(t, "it says that it has no address", func() bool { return strings.Contains(unfound(), "no interface with multicast has an IPv4 address") })
 }
