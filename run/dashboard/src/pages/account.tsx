@@ -35,6 +35,7 @@ function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
   const queries = useQueryClient();
   // What was changed here: all else may have been since, by another tab.
   const [changed, setChanged] = useState<{ email?: string; username?: string; name?: string }>({});
+  const change = (typed: typeof changed) => setChanged((before) => ({ ...before, ...typed }));
   const { email, username, name } = { ...profile, name: me.name, ...changed };
   const owner = me.role === "owner";
   const [done, setDone] = useState(false);
@@ -51,19 +52,18 @@ function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
           queries.setQueryData(keys.profile, saved);
           session.move(saved.email);
           await refresh(keys.persons);
-          setChanged({});
+          // More may have been typed meanwhile.
+          setChanged((now) => Object.fromEntries(Object.entries(now)
+            .filter(([field, value]) => value !== changed[field as keyof typeof changed])));
           setDone(true);
         }}
       >
-        <Field label="E-mail" name="email" type="email" value={email}
-          onInput={(typed) => setChanged({ ...changed, email: typed })}
+        <Field label="E-mail" name="email" type="email" value={email} onInput={(typed) => change({ email: typed })}
           autoComplete="username" maxLength={120} />
-        <Field label="Your name" name="name" value={name} maxLength={80} autoComplete="name"
-          onInput={(typed) => setChanged({ ...changed, name: typed })}
-          hint="What everybody sees." />
+        <Field label="Your name" name="name" value={name} onInput={(typed) => change({ name: typed })}
+          maxLength={80} autoComplete="name" hint="What everybody sees." />
         <Field
-          label="Username" name="username" value={username}
-          onInput={(typed) => setChanged({ ...changed, username: typed })}
+          label="Username" name="username" value={username} onInput={(typed) => change({ username: typed })}
           autoComplete="nickname" readOnly={!owner}
           hint={owner ? "Of the account: 6 to 12 characters." : "Of the account: an owner changes it."}
           error={owner ? usernameError(username) : null}
