@@ -28,6 +28,7 @@ test("a key is created, copied, used, seen in the log and revoked", async ({ pag
   expect(key).toMatch(/^cold_[0-9A-Za-z]{49}$/);
   await page.keyboard.press("Escape");
   await expect(dialog).toBeVisible();
+  await page.goBack();
   await dialog.getByRole("button", { name: "Copy" }).click();
   await expect(dialog.getByText("Copied.")).toBeVisible();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(key);

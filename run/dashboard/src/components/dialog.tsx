@@ -16,7 +16,7 @@ const shown: ((event: KeyboardEvent) => void)[] = [];
 /**
  * A modal dialog. The browser keeps the focus inside and gives it back afterwards: if what
  * had it is gone, its row has it, or the page. Without onClose neither Escape nor a press
- * outside closes it, and neither Escape nor Back drops what was typed.
+ * outside nor Back closes it, and neither Escape nor Back drops what was typed.
  */
 export function Dialog(props: { title: string; onClose?: () => void; wide?: boolean; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -49,7 +49,7 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     document.addEventListener("keydown", press);
     // The page before is there already: this one is put on top of it.
     const back = (event: Event) => {
-      if (!typed.current) return;
+      if (!typed.current && props.onClose) return;
       event.stopImmediatePropagation();
       history.pushState(null, "", address);
       setKept(true);
