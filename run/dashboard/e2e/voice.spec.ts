@@ -11,7 +11,7 @@ const listen = (page: Page) => page.evaluate(() => {
   const live = (node: Node) => {
     const region = (node instanceof Element ? node : node.parentElement)
       ?.closest("[aria-live], [role=status], [role=alert]");
-    return region && region.getAttribute("aria-live") !== "off";
+    return region && region.getAttribute("aria-live") !== "off" && !region.closest("[aria-busy=true]");
   };
   new MutationObserver((changes) => {
     for (const { target, addedNodes } of changes) {
@@ -110,6 +110,16 @@ test("a loss of contact is announced once, however long it lasts", async ({ page
   expect(await announced(page)).toBe("");
 });
 
+test("that a form is saved is announced", async ({ page }) => {
+  await signUp(page);
+  await page.goto(url("/account"));
+  await expect(page.getByLabel("Your name")).toBeVisible();
+  await listen(page);
+  await page.getByRole("button", { name: "Save profile" }).click();
+  await expect(page.getByText("Saved.")).toBeVisible();
+  expect(await announced(page)).toContain("Saved.");
+});
+
 test("a comment outlives its incident's place on the page", async ({ page }) => {
   await signUp(page);
   const taken = { state: "taken", taken_by: "ana" } as const;
@@ -133,7 +143,7 @@ test("a comment outlives its incident's place on the page", async ({ page }) => 
   });
   await page.keyboard.press("Enter");
   await expect(page.getByRole("button", { name: "Cancel" }), "it is on its way").toBeDisabled();
-  await expect(page.locator("form"), "Escape asks the form").toHaveAttribute("aria-busy", "true");
+  await expect(page.locator("form .actions"), "Escape asks the form").toHaveAttribute("aria-busy", "true");
   answered();
   await expect(comment).toHaveCount(0);
   await expect(page.locator("#main"), "the button is gone").toBeFocused();

@@ -75,10 +75,11 @@ export function Form(props: {
     }
   });
   return (
-    <form aria-busy={busy} onSubmit={(event) => { event.preventDefault(); void submit(); }}>
+    <form onSubmit={(event) => { event.preventDefault(); void submit(); }}>
       {props.children}
       {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
-      <div class="actions">
+      {/* Of the whole form, screen readers would not tell what it says in the end. */}
+      <div class="actions" aria-busy={busy}>
         {/* Disabled, it would lose the focus. */}
         <button class="primary" aria-disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
         {props.onCancel && <Action waits={busy && "One moment…"} onClick={props.onCancel}>Cancel</Action>}
