@@ -176,6 +176,18 @@ test("what is over and not seen is counted, read to its end, looked for, and see
   await expect(page).toHaveTitle("Incidents · Coldaisle");
 });
 
+test("the end of a list keeps the focus while another tab is in front @chromium", async ({ page, context }) => {
+  await pastIncidents(await signUp(page), 101);
+  await page.goto(url("/incidents"));
+  await page.getByRole("button", { name: "Show more" }).press("Enter");
+  await expect(page.getByRole("button", { name: "That is all" })).toBeFocused();
+  // A page of Playwright has the focus always.
+  await (await context.newCDPSession(page)).send("Emulation.setFocusEmulationEnabled", { enabled: false });
+  await (await context.newPage()).bringToFront();
+  await expect.poll(() => page.evaluate(() => document.hasFocus())).toBe(false);
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("That is all");
+});
+
 test("a rule is tried on the past, added, changed and deleted", async ({ page }) => {
   await signUp(page);
   await addRoom(page, "Lab");

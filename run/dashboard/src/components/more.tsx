@@ -7,7 +7,8 @@ export function More({ hasNextPage, isFetchingNextPage, fetchNextPage }: {
 }) {
   const button = useRef<HTMLButtonElement>(null);
   const [, settle] = useState(0);
-  if (!hasNextPage && !button.current?.matches(":focus")) return null;
+  // Of a window in the background nothing matches :focus.
+  if (!hasNextPage && document.activeElement !== button.current) return null;
   return <button ref={button} type="button" aria-disabled={isFetchingNextPage || !hasNextPage}
     onBlur={() => settle((n) => n + 1)} onClick={() => hasNextPage && !isFetchingNextPage && void fetchNextPage()}>
     {isFetchingNextPage ? "One moment…" : hasNextPage ? "Show more" : "That is all"}
