@@ -146,10 +146,13 @@ test("a range that ends where it begins says so, and a time that clocks show twi
   await withThree(page);
   await page.getByRole("button", { name: "Custom" }).click();
   const [from, to] = [page.getByLabel("From", { exact: true }), page.getByLabel("To", { exact: true })];
+  await page.setViewportSize({ width: 320, height: 640 });
+  expect(await from.evaluate(({ clientWidth }) => clientWidth), "room for day and time").toBeGreaterThan(220);
   await from.fill("2026-07-01T10:00");
   await to.fill("2026-07-01T10:00");
   await page.getByRole("button", { name: "Show", exact: true }).click();
   await expect(to).toHaveAccessibleDescription("Choose a time after From.");
+  await expect(to, "where it is said").toBeFocused();
   await expect(page).not.toHaveURL(/from=/);
   await from.fill("2026-03-29T02:30");
   await expect(from).toHaveAccessibleDescription("Clocks change then. This is 03:30 CEST.");

@@ -22,7 +22,7 @@ export function RangeBar(props: {
   const [a, b] = [inputTime(from, shownZone()), inputTime(to, shownZone())];
   const show = (event: Event) => {
     event.preventDefault();
-    if (a >= b) return;
+    if (a >= b) return (event.currentTarget as HTMLFormElement).querySelector<HTMLElement>("[name=to]")?.focus();
     onChange({ start: a, end: b });
     document.getElementById("custom-range")?.hidePopover();
   };
