@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import {
   clocksChange, inputInstant, inputTime, inputValue, instantOf, occurrences, recurrence, type Window,
 } from "../src/logic/maintenance";
@@ -24,6 +24,14 @@ test.each([
 test("an input shows the clocks of a zone, and is read by them", () => {
   expect(inputValue(at("2026-07-01T12:00:00Z"), "America/New_York")).toBe("2026-07-01T08:00");
   expect(inputTime("2026-07-01T08:00", "America/New_York")).toBe(at("2026-07-01T12:00:00Z"));
+});
+
+test("the clocks of a zone are made once: the form of a range reads them often", () => {
+  inputValue(0, "Europe/Oslo");
+  const made = vi.spyOn(Intl, "DateTimeFormat");
+  onTestFinished(() => made.mockRestore());
+  expect(inputTime("2026-07-01T10:00", "Europe/Oslo")).toBe(at("2026-07-01T08:00:00Z"));
+  expect(made).not.toHaveBeenCalled();
 });
 
 test("an input that nobody changed keeps its instant, of an hour that comes twice too", () => {
