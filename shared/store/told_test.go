@@ -240,6 +240,22 @@ func TestSilentNodeOfAGateway(t *testing.T) {
 	must.Equal(t, "of the room", []string{"silent warning actual 300 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 }
 
+// TestGatewayLosesItsLastSensor when that is deleted, which reports still or is silent, too: what was silent before stays of its room.
+func TestGatewayLosesItsLastSensor(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []int{3610, 3910} {
+		db := openWith(t, "n1", "n2", "n3")
+		for node, at := range map[string]int{"n1": 0, "n2": 1, "n3": 3600} {
+			db.heardBy(t, "gw-a", judged(node, at, 22).Reading)
+		}
+		db.settle(t, 310)
+		db.settle(t, deleted)
+		must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n3"))
+		db.settle(t, deleted+60)
+		must.Equal(t, "of the room", []string{"silent warning actual 300 breaks  2"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	}
+}
+
 // TestSettleAllIsForEverybody settles each account, and a second time changes nothing.
 func TestSettleAllIsForEverybody(t *testing.T) {
 	t.Parallel()

@@ -214,16 +214,17 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 	for _, r := range recorded {
 		known[r.NodeID] = r
 	}
-	last := map[string]time.Time{} // that a gateway brought
+	last, begins := map[string]time.Time{}, map[string]bool{} // the newest that a gateway brought; whether one of its nodes falls silent
 	for _, n := range silent {
-		last[n.GatewayID] = reading.Later(last[n.GatewayID], n.Newest)
+		_, ok := known[n.NodeID]
+		last[n.GatewayID], begins[n.GatewayID] = reading.Later(last[n.GatewayID], n.Newest), begins[n.GatewayID] || !ok
 	}
 	batch := &pgx.Batch{}
 	for _, n := range silent {
 		before, ok := known[n.NodeID]
 		delete(known, n.NodeID)
 		own := n.Since().Before(last[n.GatewayID]) // others of the gateway reported
-		whole := gateways[n.GatewayID] && !own || (ok && before.OfGateway && before.GatewayID == n.GatewayID)
+		whole := gateways[n.GatewayID] && begins[n.GatewayID] && !own || (ok && before.OfGateway && before.GatewayID == n.GatewayID)
 		if ok && before.OfGateway == whole && before.RoomID == n.RoomID {
 			continue
 		}
