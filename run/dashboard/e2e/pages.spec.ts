@@ -73,6 +73,31 @@ for (const [look, scheme, width] of looks) {
   });
 }
 
+test("what is printed is dark on white, without what is pressed", async ({ page }) => {
+  await page.emulateMedia({ colorScheme: "dark" });
+  await signInDemo(page);
+  await page.goto(url("/setup"));
+  await expect(page.getByRole("button", { name: "Add room" })).toBeVisible();
+  await page.emulateMedia({ media: "print" });
+  for (const role of ["button", "navigation"] as const) await expect(page.getByRole(role), role).toHaveCount(0);
+  await page.emulateMedia({ media: "screen" });
+  await page.goto(url("/"));
+  await page.getByRole("link", { name: /^Rack 2,/ }).first().click();
+  /** Whether the first chart has a grid of this colour. */
+  const grid = (colour: number[]) => page.locator("canvas").first().evaluate((canvas: HTMLCanvasElement, wanted) => {
+    const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < data.length; i += 4) if (wanted.every((part, j) => data[i + j] === part)) return true;
+    return false;
+  }, colour);
+  const [light, dark] = [[0xd3, 0xdc, 0xe2, 255], [0x2a, 0x38, 0x42, 255]];
+  await expect.poll(() => grid(dark)).toBe(true);
+  await page.emulateMedia({ media: "print" });
+  await expect.poll(() => grid(light)).toBe(true);
+  expect(await grid(dark)).toBe(false);
+  await page.emulateMedia({ media: "screen" });
+  await expect.poll(() => grid(dark)).toBe(true);
+});
+
 test("on a phone the pages are a bar at the bottom, within reach of a thumb", async ({ page }) => {
   await page.setViewportSize({ width: 320, height: 760 });
   await signInDemo(page);

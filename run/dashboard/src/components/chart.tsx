@@ -5,7 +5,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { decimal, inUnit, plural, shownZone, timeIn, unitName, withUnit } from "../logic/format";
 import type { Fan, Span } from "../logic/spans";
 import type { Columns, Usual } from "../logic/series";
@@ -61,37 +61,34 @@ function Chart(props: ChartProps) {
     marked, unit, colour, label, cursor, height = usualHeight } = props;
   const names = others.map(({ name }) => name).join("\n");
   // A plot knows its colours, its unit and its lines from its beginning.
-  const [look, setLook] = useState(0);
-  const made = [look, unitName(unit), shownZone(), colour, label, names, cursor?.key, height];
+  const made = [unitName(unit), shownZone(), colour, label, names, cursor?.key, height];
 
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const drawn = measured(() => new uPlot(options(element, latest), dataOf(latest.current), element));
-    plot.current = drawn;
+    const draw = () => {
+      plot.current?.destroy();
+      plot.current = measured(() => new uPlot(options(element, latest), dataOf(latest.current), element));
+    };
+    draw();
     const resize = new ResizeObserver(() => {
-      if (element.clientWidth > 0 && element.clientWidth !== drawn.width) {
-        drawn.setSize({ width: element.clientWidth, height });
-      }
+      const width = element.clientWidth;
+      if (width > 0 && width !== plot.current?.width) plot.current?.setSize({ width, height });
     });
     resize.observe(element);
+    // What is printed is drawn before the listener returns.
+    const media = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "print"].map((query) =>
+      matchMedia(query));
+    for (const query of media) query.addEventListener("change", draw);
+    addEventListener("themechange", draw);
     return () => {
       resize.disconnect();
-      drawn.destroy();
+      for (const query of media) query.removeEventListener("change", draw);
+      removeEventListener("themechange", draw);
+      plot.current?.destroy();
       plot.current = undefined;
     };
   }, made);
-
-  useEffect(() => {
-    const restyle = () => setLook((before) => before + 1);
-    const media = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)")];
-    for (const query of media) query.addEventListener("change", restyle);
-    addEventListener("themechange", restyle);
-    return () => {
-      removeEventListener("themechange", restyle);
-      for (const query of media) query.removeEventListener("change", restyle);
-    };
-  }, []);
 
   const first = useRef(true);
   useEffect(() => {
