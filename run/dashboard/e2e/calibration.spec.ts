@@ -1,4 +1,5 @@
 // The calibration of a sensor: a correction is added, shown and withdrawn; an overdue one is shown.
+import { answer, show } from "./answers";
 import { query } from "./seed";
 import { addRoom, addSensor, expect, expectAccessible, signUp, test, url } from "./user";
 
@@ -39,4 +40,28 @@ test("a correction is added and withdrawn, and an overdue certificate is shown",
   if (process.env.SHOT) await page.screenshot({ path: `${process.env.SHOT}/shown.png`, fullPage: true });
   await page.goto(url("/audit"));
   await expect(page.getByText(`withdrew the correction of sensor ${id}`).first()).toBeVisible();
+});
+
+test("in the hour that comes twice a correction begins in the one that its form says", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Attic");
+  const id = `twice-${Date.now()}`;
+  await addSensor(page, id, "Rack 1");
+  // The overview's time is the page's: no other answer sets it back.
+  await show(page, answer(1, 1, {}, { time: "2026-10-25T00:10:00Z" }));
+  await page.addInitScript(() => {
+    const { get } = Headers.prototype;
+    Headers.prototype.get = function (name) {
+      return name === "Date" ? null : get.call(this, name);
+    };
+  });
+  await page.goto(url(`/sensors/${id}`));
+  await expect(page.locator(".live")).toContainText("live");
+  await page.getByText("Calibration", { exact: false }).first().click();
+  await page.getByRole("button", { name: "Add correction" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByLabel("From")).toHaveAccessibleDescription("Clocks change then. This is 02:25 CEST.");
+  const sent = page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith("/corrections"));
+  await dialog.getByRole("button", { name: "Add correction" }).click();
+  expect((await sent).postDataJSON()).toMatchObject({ from: expect.stringMatching(/^2026-10-25T00:2/) });
 });

@@ -97,7 +97,8 @@ function Corrections({ sensor }: { sensor: Sensor }) {
 function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
   const zone = shownZone();
   // A minute or two to fill in the form are left.
-  const [from, setFrom] = useState(() => inputValue(serviceTime() + 15 * 60_000, zone));
+  const [soon] = useState(() => serviceTime() + 15 * 60_000);
+  const [from, setFrom] = useState(() => inputValue(soon, zone));
   const [temperature, setTemperature] = useState("0");
   const [humidity, setHumidity] = useState("0");
   const [texts, setTexts] = useState({ certificate: "", serial_number: "", due_date: "", calibrated_by: "" });
@@ -111,7 +112,7 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
           const given = Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== ""));
           await unwrap(api.POST("/api/v1/corrections", {
             body: {
-              sensor_id: sensor.id, from: inputInstant(from, zone),
+              sensor_id: sensor.id, from: inputInstant(from, zone, soon),
               temperature_offset: Number(temperature),
               humidity_offset: Number(humidity), ...given,
             },
@@ -121,7 +122,7 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
         }}
       >
         <Field label="From" name="from" type="datetime-local" value={from} onInput={setFrom}
-          hint={clocksChange(from, zone) ?? "At least five minutes ahead."} autoFocus />
+          hint={clocksChange(from, zone, soon) ?? "At least five minutes ahead."} autoFocus />
         <Field label="Temperature offset in °C" name="temperature_offset" type="number" min="-10" max="10" step="0.01"
           value={temperature} onInput={setTemperature} hint="What is added to each measured value." />
         <Field label="Humidity offset in %" name="humidity_offset" type="number" min="-30" max="30" step="0.01"
