@@ -94,6 +94,12 @@ test("days and times that are typed are those of the chosen zone, not of the bro
 
   await page.goto(url("/audit"));
   await page.getByLabel("From").fill("2026-03-28T10:00");
+  const before = page.getByLabel("Before");
+  await before.fill("2026-03-28T10:00");
+  await page.getByRole("button", { name: "Filter" }).click();
+  await expect(before).toHaveAccessibleDescription("Choose a time after From.");
+  await expect(before).toBeFocused();
+  await before.fill("");
   const logged = asked("/audit");
   await page.getByRole("button", { name: "Filter" }).click();
   expect(new URL((await logged).url()).searchParams.get("start_time")).toBe("2026-03-28T01:00:00.000Z");

@@ -20,7 +20,7 @@ export function Field(props: {
   label: string; name: string; value: string; onInput: (value: string) => void;
   type?: string; hint?: string; error?: string | null; autoComplete?: string; required?: boolean;
   maxLength?: number; min?: string; max?: string; step?: string; readOnly?: boolean; autoFocus?: boolean;
-  /** The id of a datalist. */ list?: string;
+  /** The id of a datalist. */ list?: string; placeholder?: string;
 }) {
   const id = useId();
   const { label, hint, error, onInput, ...input } = props;

@@ -5,13 +5,14 @@ import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client
 import { save } from "../api/download";
 import { keys, pageLength, useRooms } from "../api/queries";
 import { Action } from "../components/action";
+import { Field, Select } from "../components/form";
 import { More } from "../components/more";
 import { Empty, Failure, Loading } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { toldOf } from "../logic/audit";
 import { shownZone } from "../logic/format";
-import { inputInstant, lastInput } from "../logic/maintenance";
+import { clocksChange, inputInstant, inputTime } from "../logic/maintenance";
 
 interface Filter {
   actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string;
@@ -85,39 +86,37 @@ function Change({ entry: { actor, operation, subject, before, after } }: { entry
 }
 
 function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
+  const [kind, setKind] = useState<"" | LoggedChange["actor_kind"]>("");
+  const [given, setGiven] = useState<Filter>({});
+  const zone = shownZone();
+  const late = inputTime(given.start_time ?? "", zone) >= inputTime(given.end_time ?? "", zone);
   const filter = (event: Event) => {
     event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement);
-    const kind = kinds.find(([value]) => value === given.get("actor_kind"))?.[0];
+    const form = event.currentTarget as HTMLFormElement;
+    if (late) return form.querySelector<HTMLElement>("[name=end_time]")?.focus();
     const chosen: Filter = kind ? { actor_kind: kind } : {};
     for (const [name] of fields) {
-      const value = String(given.get(name) ?? "").trim();
-      if (value) chosen[name] = name.endsWith("_time") ? inputInstant(value, shownZone()) : value;
+      const value = given[name]?.trim();
+      if (value) chosen[name] = name.endsWith("_time") ? inputInstant(value, zone) : value;
     }
     onFilter(chosen);
   };
   return (
     <form class="filters" onSubmit={filter}>
-      <div class="field">
-        <label for="actor_kind">By</label>
-        <select id="actor_kind" name="actor_kind">
-          <option value="">Everybody</option>
-          {kinds.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
-        </select>
-      </div>
-      {fields.map(([name, label, type, example]) => (
-        <div key={name} class="field">
-          <label for={name}>{label}</label>
-          <input id={name} name={name} type={type} placeholder={example} max={lastInput} />
-        </div>
+      <Select label="By" value={kind} options={kinds} onChange={setKind} />
+      {fields.map(([name, label, type, placeholder]) => (
+        <Field key={name} {...{ name, label, type, placeholder }} value={given[name] ?? ""} required={false}
+          onInput={(value) => setGiven({ ...given, [name]: value })}
+          hint={type === "text" ? undefined : clocksChange(given[name] ?? "", zone)}
+          error={late && name === "end_time" ? "Choose a time after From." : null} />
       ))}
       <button class="primary">Filter</button>
     </form>
   );
 }
 
-const kinds = [["person", "People"], ["account", "Accounts, before there were persons"], ["key", "API keys"],
-  ["gateway", "Gateways"], ["system", "The service"]] as const;
+const kinds = [["", "Everybody"], ["person", "People"], ["account", "Accounts, before there were persons"],
+  ["key", "API keys"], ["gateway", "Gateways"], ["system", "The service"]] as const;
 
 const fields = [
   ["actor", "Who", "text", "key:5"], ["operation", "What", "text", "deleteSensor"], ["subject", "Of", "text", "room:3"],
