@@ -102,6 +102,19 @@ test("the file of the requests that is missing costs one reload, and never what 
   expect(state.loads, "a press may reload once more").toBe(3);
 });
 
+test("a part of the page that is missing does not drop what was typed in a form", async ({ page }) => {
+  const state = await withFailing(page, "alarmdialog", ways["is missing"]);
+  await page.goto(url("/account"));
+  const field = page.locator("main form input").first();
+  await field.pressSequentially("kept");
+  const typed = await field.inputValue();
+  state.loads = 0;
+  await page.getByRole("button", { name: "Alarm: off" }).click();
+  await expect(page.getByText("The form could not be loaded. A file is missing", { exact: false })).toBeVisible();
+  await expect(field).toHaveValue(typed);
+  expect(state.loads, "what was typed is kept").toBe(0);
+});
+
 test("while the service is away the page stays, and does not reload into nothing", async ({ page }) => {
   const state = await withFailing(page, "incidents", ways["is answered with 503"]);
   await page.route(url("/"), (route) =>

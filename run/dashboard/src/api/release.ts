@@ -12,10 +12,11 @@ export async function recover(cause: unknown, typed = false): Promise<never> {
     .catch(() => null);
   if (!answer) throw cause;
   if (!answer.ok) throw new ApiError(answer.status);
-  const missing = "A file is missing, or was lost on the way.";
-  if (!session.kept()) throw new ApiError(404, `${missing} If it stays so, reload this window and sign in again.`);
-  if (typed) throw new ApiError(404, `${missing} If it stays so, reload this window.`);
-  if (reloaded()) throw new ApiError(404, missing);
+  const kept = session.kept();
+  if (!kept || typed || reloaded() || document.querySelector("form :is(:focus, :user-valid, :user-invalid)")) {
+    throw new ApiError(404, "A file is missing, or was lost on the way. If it stays so, reload this window"
+      + (kept ? "." : " and sign in again."));
+  }
   markReloaded(true);
   location.reload();
   return new Promise(() => undefined);
