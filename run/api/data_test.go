@@ -294,14 +294,14 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	s.call(t, a.token, "GET", path(begin.Add(32*24*time.Hour), ""), "").is(t, 400)
 }
 
-// A sensor that sends each quarter of an hour has all of its time covered.
+// A sensor that sends three readings at once each quarter of an hour has all of its time covered.
 func TestReportOfASlowSensor(t *testing.T) {
 	t.Parallel()
 	s, a, room, end := newReportedRoom(t, "rack")
 	var rows []reading.Reading
-	for quarter := range 12 {
-		at := end.Add(-time.Duration(15*(quarter+1)) * time.Minute)
-		rows = append(rows, reading.Reading{NodeID: "rack", MessageID: strconv.Itoa(quarter), Time: at, Temperature: 28, Humidity: 45})
+	for i := range 36 {
+		at := end.Add(time.Duration(i%3)*time.Second - time.Duration(15*(i/3+1))*time.Minute)
+		rows = append(rows, reading.Reading{NodeID: "rack", MessageID: strconv.Itoa(i), Time: at, Temperature: 28, Humidity: 45})
 	}
 	s.past(t, rows)
 	path := fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s", room, end.Add(-119*time.Minute).Format(time.RFC3339), end.Format(time.RFC3339))

@@ -183,23 +183,23 @@ type reported struct {
 	counted, recommended, allowable time.Duration // how long its readings count, and of that outside each range
 	lowest, highest                 float64
 	last                            reading.Reading
-	gap                             time.Duration // before the last
-	until                           time.Time     // when its node counts as silent
-	was                             state         // the last
-	outside                         []time.Time   // by rule: until when the last value of its quantity counts as outside
+	gaps                            [6]time.Duration // before the last readings of a channel
+	next                            int              // in gaps
+	until                           time.Time        // when its node counts as silent
+	was                             state            // the last
+	outside                         []time.Time      // by rule: until when the last value of its quantity counts as outside
 	room                            *roomMinutes
 }
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
 	t.count(r.Time)
-	var gap time.Duration
 	if t.outside == nil || r.Channel != t.last.Channel {
-		t.outside = make([]time.Time, len(recommended)+len(allowable))
+		t.outside, t.gaps = make([]time.Time, len(recommended)+len(allowable)), [6]time.Duration{}
 	} else {
-		gap = min(r.Time.Sub(t.last.Time), incident.MaxPause)
+		t.gaps[t.next%len(t.gaps)] = r.Time.Sub(t.last.Time)
+		t.next++
 	}
-	interval := min(gap, t.gap) // not that of an outage
-	t.until, t.gap = reading.Earlier(incident.SilentFrom(r.Time, interval), r.Time.Add(incident.MaxPause)), gap
+	t.until = reading.Earlier(incident.SilentFrom(r.Time, min(t.interval(), incident.MaxPause)), r.Time.Add(incident.MaxPause))
 	point := incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}
 	t.last, t.was = r, wasReported
 	mark := func(outside state, rules []incident.Rule, until []time.Time) {
@@ -220,6 +220,16 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 	if reading.Has(r.Temperature) && !r.Time.Before(t.start) {
 		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
 	}
+}
+
+// interval is the second of the longest gaps: the longest may be an outage, and the short ones lie between readings
+// that a sensor sends at once.
+func (t *reported) interval() time.Duration {
+	var longest, second time.Duration
+	for _, gap := range t.gaps {
+		longest, second = max(longest, gap), max(second, min(longest, gap))
+	}
+	return second
 }
 
 // count counts the last reading until the next, which another channel may have had earlier.
