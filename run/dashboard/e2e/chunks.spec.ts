@@ -1,11 +1,11 @@
 // Chunks that do not come: after a release, over a bad network, while the service
 // is away. The user is told, is never signed out, and is never in a loop.
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page, Route } from "@playwright/test";
 import {
-  addRoom, addSensor, expect, expectAccessible, openMe, sendReading, signUp, signUpByForm, test, url,
+  addRoom, addSensor, expect, expectAccessible, expectPreloaded, openMe, sendReading, signUp, signUpByForm, test, url,
 } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
@@ -52,16 +52,15 @@ for (const [what, way] of Object.entries(ways)) {
     const told = page.getByRole("alert")
       .filter({ hasText: "The page could not be loaded. A file is missing, or was lost on the way." });
     await expect(told).toBeVisible();
-    await page.waitForLoadState("networkidle");
     expect(state.loads, "loads by the page itself").toBe(1);
     await expectAccessible(page);
     await page.screenshot({ path: `${pictures}chunk-missing.png` });
 
+    const again = page.waitForEvent("load");
     await page.getByRole("button", { name: "Try again" }).click();
-    await expect.poll(() => state.loads, "a press may reload once more").toBe(2);
+    await again;
     await expect(told).toBeVisible();
-    await page.waitForLoadState("networkidle");
-    expect(state.loads).toBe(2);
+    expect(state.loads, "a press may reload once more").toBe(2);
 
     await page.getByRole("link", { name: "Now", exact: true }).click();
     await expect(heading(page, "Now")).toBeVisible();
@@ -78,7 +77,11 @@ test("the file of the requests that is missing costs one reload, and never what 
   const state = await withFailing(page, "requests", ways["is missing"]);
   // Now loads itself anew meanwhile.
   await expect(() => page.goto(url("/rooms"))).toPass();
-  await page.waitForLoadState("networkidle");
+  // What every page asks for reloads this one, which then asks whether the service is there.
+  await page.waitForFunction(() => {
+    const [first, ...rest] = ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type));
+    return (first as PerformanceNavigationTiming).type === "reload" && rest.some(({ name }) => name === `${origin}/`);
+  });
   state.loads = 0;
   // As if no page here had been loaded again before.
   await page.evaluate(() => history.replaceState(null, ""));
@@ -94,7 +97,6 @@ test("the file of the requests that is missing costs one reload, and never what 
   await page.goto(url("/rules"));
   const told = page.getByRole("alert").filter({ hasText: missing });
   await expect(told).toHaveCount(2);
-  await page.waitForLoadState("networkidle");
   expect(state.loads, "one of the test, one of the page").toBe(2);
   state.mendedByLoad = true;
   await told.getByRole("button", { name: "Try again" }).first().click();
@@ -149,11 +151,7 @@ test("without a network the page says so, and goes on when there is one", async 
 
 test("an idle page has loaded every chunk, and needs no network to open another", async ({ page, context }) => {
   await signUp(page);
-  const built = readdirSync(new URL("../site/built/assets/", import.meta.url)).filter((name) => name.endsWith(".js"));
-  await expect.poll(
-    () => page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name.replace(/.*\//, ""))),
-  ).toEqual(expect.arrayContaining(built));
-  await page.waitForLoadState("networkidle");
+  await expectPreloaded(page);
   await context.setOffline(true);
   const go = (nav: string, name: string) =>
     page.getByRole("navigation", { name: nav }).getByRole("link", { name }).click();
@@ -179,7 +177,6 @@ test("missing charts leave the rest of their page, and reload it once", async ({
   await page.goto(url(`/sensors/${node}`));
   await expect(page.getByText("The charts could not be loaded.", { exact: false })).toHaveCount(1);
   await expect(page.getByText("21.5 °C")).toBeVisible();
-  await page.waitForLoadState("networkidle");
   expect(state.loads, "two of the test, one of the page").toBe(3);
   await page.screenshot({ path: `${pictures}charts-missing.png` });
   state.failing = false;

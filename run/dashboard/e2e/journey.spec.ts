@@ -144,7 +144,7 @@ test("a hidden tab asks for nothing but the overview", async ({ page }) => {
   await page.goto(url());
   await page.getByRole("link", { name: /^Rack 1,/ }).first().click();
   await expect(page.getByRole("button", { name: "Download CSV" })).toBeVisible();
-  await page.waitForLoadState("networkidle");
+  await expect(page.locator("canvas")).toHaveCount(3);
   let asked: string[] = [];
   page.on("request", (request) => {
     if (!request.url().endsWith("/api/v1/overview")) asked.push(request.url());

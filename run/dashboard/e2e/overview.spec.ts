@@ -3,7 +3,7 @@ import type { Locator } from "@playwright/test";
 import { incident } from "../tests/incident";
 import { answer, asked, hot, show } from "./answers";
 import { costOf } from "./trace";
-import { expect, expectAccessible, openMe, shownTime, signUp, test, url } from "./user";
+import { expect, expectAccessible, expectPreloaded, openMe, shownTime, signUp, test, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 test("2,000 sensors are on one screen, in the service's order of rooms, and no task blocks for "
@@ -255,7 +255,7 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await show(page, answer(2, 12));
   await page.reload();
   await expect(page.getByText("Nothing is wrong. 24 of 24 sensors reporting.")).toBeVisible();
-  await page.waitForLoadState("networkidle");
+  await expectPreloaded(page);
   await context.setOffline(true);
   await page.unroute(asked);
   await expect(page.getByText(new RegExp(String.raw`No contact since ${shownTime}\. What you see was so then\.`)))

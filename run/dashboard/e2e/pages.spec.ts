@@ -60,7 +60,7 @@ for (const [look, scheme, width] of looks) {
         await page.locator(".incidents [data-row]").first().click();
       }
       await page.locator(ready).first().waitFor();
-      await page.waitForLoadState("networkidle");
+      await expect(page.locator(".loading")).toHaveCount(0);
       await expectAccessible(page);
       const moving = await page.evaluate(() =>
         document.getAnimations().filter((animation) => animation.playState === "running").length);

@@ -94,7 +94,7 @@ test("a viewer is shown no button that the service would refuse", async ({ page,
     if (path !== "/watches") await expect(theirs, `the owner on ${path}`).not.toHaveCount(0);
     await viewer.goto(url(path));
     await expect(viewer.getByRole("heading", { level: 1 })).toBeAttached();
-    await viewer.waitForLoadState("networkidle");
+    await expect(viewer.locator(".loading")).toHaveCount(0);
     await expect(viewer.locator("main").getByRole("button", { name: changing }), path).toHaveCount(0);
   }
   await page.goto(url(`/incidents/${incident}`));

@@ -74,7 +74,8 @@ test("each page makes the requests that the cost page is computed from", async (
     watched.forget();
     await page.goto(url(path));
     await expect.poll(watched.different, { message: `a visit: ${name}` }).toEqual(counted.visits[name]);
-    await page.waitForLoadState("networkidle");
+    await expect(page.locator(".loading")).toHaveCount(0);
+    await expect.poll(watched.idle).toBe(true);
     expect(watched.different(), `a visit: ${name}`).toEqual(counted.visits[name]);
   }
   // The page's clock goes on by less than half an hour in all, when the session would end.
@@ -93,7 +94,7 @@ test("each page makes the requests that the cost page is computed from", async (
     for (const [what, times] of Object.entries(counted.visits[name] ?? {})) {
       await expect.poll(() => watched.all()[what], `a visit: ${name}: ${what}`).toBeGreaterThanOrEqual(times);
     }
-    await page.waitForLoadState("networkidle");
+    await expect.poll(watched.idle).toBe(true);
     // The page's clock stands, and goes on only as we say: each answer has come before the next is asked for.
     // A chart's range ends at a full five minutes, of which exactly one then lies within, and the minute after it,
     // in which the chart looks at the clock.

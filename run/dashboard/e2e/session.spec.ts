@@ -33,7 +33,6 @@ test("the tab of who is signed out says nothing of incidents or of contact", asy
   await page.route(/\/invitations\/accept$/, (route) => route.fulfill({ json: newer }));
   await page.goto(url("/join#newer"));
   await expect(page.getByText("Ben invites you into the account nordwind.")).toBeVisible();
-  await page.waitForLoadState("networkidle");
   await expect(page).toHaveTitle("Invitation · Coldaisle");
 });
 

@@ -1,4 +1,5 @@
 // What a person does in the tests, and what is watched while they do it.
+import { readdirSync } from "node:fs";
 import AxeBuilder from "@axe-core/playwright";
 import { expect, test as base, type Locator, type Page } from "@playwright/test";
 
@@ -169,6 +170,14 @@ export async function expectAccessible(page: Page): Promise<void> {
   expect(grave.map(({ id, nodes }) =>
     `${id}: ${nodes.map((node) => `${node.target.join(" ")} ${node.failureSummary ?? ""}`).join("; ")}`))
     .toEqual([]);
+}
+
+/** An idle page has loaded every chunk. */
+export async function expectPreloaded(page: Page): Promise<void> {
+  const built = readdirSync(new URL("../site/built/assets/", import.meta.url)).filter((name) => name.endsWith(".js"));
+  await expect.poll(
+    () => page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name.replace(/.*\//, ""))),
+  ).toEqual(expect.arrayContaining(built));
 }
 
 /** Uses the API beside the page. */
