@@ -100,12 +100,14 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 
 // send sends a text by the library. Its own client for ntfy would go by no proxy, and follow redirects.
 func (s *Step) send(text string, params *types.Params) error {
-	service, err := new(router.ServiceRouter).Locate(s.URL)
-	if push, ok := service.(*ntfy.Service); ok && err == nil && !push.Config.DisableTLSVerification {
-		client := *http.DefaultClient
-		client.Timeout = s.Timeout
-		push.SetHTTPClient(&client)
-		return push.Send(text, params) //nolint:wrapcheck // the caller redacts it
+	if strings.HasPrefix(s.URL, "ntfy:") {
+		service, err := new(router.ServiceRouter).Locate(s.URL)
+		if push, ok := service.(*ntfy.Service); ok && err == nil && !push.Config.DisableTLSVerification {
+			client := *http.DefaultClient
+			client.Timeout = s.Timeout
+			push.SetHTTPClient(&client)
+			return push.Send(text, params) //nolint:wrapcheck // the caller redacts it
+		}
 	}
 	sender, err := shoutrrr.CreateSender(s.URL)
 	if err != nil {
