@@ -28,6 +28,7 @@ type Args = pgx.StrictNamedArgs
 // rolled back. It has no Begin and no Query, so that no store can forget the retry.
 type DB struct {
 	on       connection
+	planned  pgx.QueryExecMode       // of [AllPlanned]
 	attempts int                     // 1 inside a transaction, which is retried as a whole
 	pool     *pgxpool.Pool           // nil inside a transaction
 	long     *fairqueue.Queue[int64] // turns of [inTurn] by account; nil inside a transaction
@@ -44,7 +45,11 @@ type connection interface {
 // New returns the database of a pool whose schema [Migrate] has brought up to date. The pool
 // stays the caller's to close. What answers accounts shares one: each counts turns of its own.
 func New(pool *pgxpool.Pool) *DB {
-	db := &DB{pool, attempts, pool, nil}
+	planned := pgx.QueryExecModeCacheDescribe
+	if pool.Config().ConnConfig.RuntimeParams["plan_cache_mode"] == "force_generic_plan" {
+		planned = pgx.QueryExecModeSimpleProtocol
+	}
+	db := &DB{pool, planned, attempts, pool, nil}
 	db.long = fairqueue.New[int64](fairqueue.Limits{
 		Slots: db.Connections() / 4, MaxWaiting: [2]int{math.MaxInt}, MaxWait: math.MaxInt64,
 	})
@@ -63,7 +68,7 @@ func (db *DB) Connections() int {
 // than once, so do must set every outer variable in each call.
 func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
 	return db.retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, 1, nil, nil}) })
+		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, db.planned, 1, nil, nil}) })
 	})
 }
 
@@ -189,11 +194,11 @@ func All[T any](ctx context.Context, db *DB, sql string, args Args, what string,
 // AllPlanned is [All] for a query that PostgreSQL plans each time for its arguments. After five uses a
 // prepared query has one plan for all arguments: it takes twenty times as long for an account with more
 // rows than that expects, and locks the readings of every day that there are. Only times that are
-// arguments themselves keep days out of a plan.
+// arguments themselves keep days out of a plan. Where the pool forces one plan for all, they are constants.
 func AllPlanned[T any](
 	ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, args Args, what string, of ...any,
 ) ([]T, error) {
-	found, err := all(ctx, db, sql, row, pgx.QueryExecModeCacheDescribe, args)
+	found, err := all(ctx, db, sql, row, db.planned, args)
 	return found, Wrap(err, what, of...)
 }
 

@@ -105,7 +105,7 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 			return nil
 		}
 		done = true
-		if err := tx.Exec(ctx, `
+		if _, err := store.AllPlanned(ctx, tx, pgx.RowTo[bool], `
 			INSERT INTO sensor_data.hours (
 			    node_id, customer_id, hour, count, temperature_count, humidity_count,
 			    sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
@@ -118,7 +118,8 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 			    WHERE timestamp >= @before AND timestamp < @after
 			) AS r
 			WHERE is_copy IS NOT TRUE AND timestamp >= @hour
-			GROUP BY node_id, customer_id`,
+			GROUP BY node_id, customer_id
+			RETURNING true`,
 			store.Args{
 				"hour": until, "before": until.Add(-readings.FoldWithin), "after": until.Add(time.Hour), "fold": readings.FoldWithin,
 			}, "%s", until.Format(time.RFC3339)); err != nil {

@@ -17,12 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -85,12 +87,21 @@ func TestSample(t *testing.T) {
 // for years: a query that locked them all would need some thousand locks, and as long to plan.
 func TestOldDaysAreLeftAlone(t *testing.T) {
 	t.Parallel()
+	for _, plans := range []string{"auto", "force_generic_plan"} { // the second for the functions of one machine
+		t.Run(plans, func(t *testing.T) { t.Parallel(); oldDaysAreLeftAlone(t, plans) })
+	}
+}
+
+func oldDaysAreLeftAlone(t *testing.T, plans string) {
+	t.Helper()
 	config := must.Get(pgxpool.ParseConfig(pgtest.URL(t)))(t)
 	config.ConnConfig.RuntimeParams["lock_timeout"] = "2s" // nobody else has locks
+	config.ConnConfig.RuntimeParams["plan_cache_mode"] = plans
 	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(pool.Close)
 	now := present()
-	s, known := pgreadings.New(store.New(pool), nil, present), pgtest.NewStores(pool)
+	s, known := pgreadings.New(store.New(pool), nil, func() time.Time { return now }), pgtest.NewStores(pool)
+	customer, _ := known.Owner(t, "operator")
 	old := now.AddDate(-1, 0, 0)
 	add(t, s, at("n", "m", old, 21, 40), at("n", "m", now.Add(-time.Hour), 21, 40))
 	must.Do(t, s.Maintain(t.Context()))
@@ -107,7 +118,12 @@ func TestOldDaysAreLeftAlone(t *testing.T) {
 		must.Equal(t, "readings of nodes", 1, len(gather(t, s.Ranges(t.Context(), []readings.NodeRef{node}, from, now))))
 		must.Get(known.FirstReadings(t.Context(), 1, []string{"n"}, from, now))(t)
 		must.Do(t, known.RecordProbe(t.Context(), time.Now(), time.Now()))
+		hot := signed(at("hot", "m", now, 60, 40), reading.Channel(customer))
+		must.Do(t, known.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: now, Defaults: alert.Thresholds{MaxTemperature: 50, MaxHumidity: 50}}))
+		now = now.Add(time.Hour)
+		must.Do(t, s.Maintain(t.Context()))
 	}
+	must.Equal(t, "excursions", 1, len(must.Get(known.Excursions(t.Context(), customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 9}}, now))(t).Items))
 	for _, err := range s.Range(t.Context(), node, old.AddDate(-1, 0, 0), now) {
 		must.Contain(t, "reaching the locked day", err.Error(), "lock timeout")
 		break
