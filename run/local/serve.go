@@ -52,7 +52,7 @@ func serve(ctx context.Context, o system.Options, out *os.File, clock func() tim
 		return err
 	}
 	_, _ = fmt.Fprint(out, welcomeText(running, credentials, path, o.DataDir))
-	return showStatus(ctx, running, out, clock())
+	return showStatus(ctx, running, out)
 }
 
 // writeEnvironment writes the variables by which a function that is started alone finds
@@ -100,7 +100,7 @@ Ctrl-C stops it. Stored data stays.
 
 // showStatus writes the status until ctx ends or a component fails, seldom to a file and often
 // to a terminal.
-func showStatus(ctx context.Context, running *system.System, out *os.File, started time.Time) error {
+func showStatus(ctx context.Context, running *system.System, out *os.File) error {
 	interval, start, end := 10*time.Second, "", "\n"
 	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		interval, start, end = time.Second, "\r\033[K", ""
@@ -108,7 +108,7 @@ func showStatus(ctx context.Context, running *system.System, out *os.File, start
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		line, err := running.Status(ctx, started)
+		line, err := running.Status(ctx)
 		if err != nil {
 			line = "status unknown: " + strings.ReplaceAll(err.Error(), "\n", " ")
 		}

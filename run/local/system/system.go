@@ -245,13 +245,14 @@ func urlOf(listener net.Listener) string {
 }
 
 // Status says on one line what the system has done: the simulated nodes and
-// their readings that the gateway accepted, the readings of any node stored with a time since
-// started, the active alert records and the dead letters; at first, how much of the past is sent.
-func (s *System) Status(ctx context.Context, started time.Time) (string, error) {
+// their readings that the gateway accepted, the stored readings of the last hour of any node, the lasting
+// incidents and the dead letters; at first, how much of the past is sent. It is asked for as long as the
+// system runs, so it counts nothing that grows.
+func (s *System) Status(ctx context.Context) (string, error) {
 	if arriving := s.arriving(); arriving != "" {
 		return arriving, nil
 	}
-	var sent, stored, alerts, deadLetters int64
+	var sent, stored, incidents, deadLetters int64
 	if s.Nodes != nil {
 		sent = s.Nodes.Stats().Accepted
 	}
@@ -259,12 +260,14 @@ func (s *System) Status(ctx context.Context, started time.Time) (string, error) 
 		deadLetters = s.Queue.Counts().DeadLettered
 	}
 	err := s.Pool.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM sensor_data.readings WHERE timestamp >= @started),
-		       (SELECT count(*) FROM alerts WHERE NOT acknowledged)`,
-		pgx.StrictNamedArgs{"started": started},
-	).Scan(&stored, &alerts)
+		SELECT (SELECT count(*) FROM sensor_data.readings WHERE timestamp >= @from),
+		       (SELECT count(*) FROM room_incidents WHERE lasting AND merged_into IS NULL)`,
+		pgx.QueryExecModeCacheDescribe, // see [store.AllPlanned]
+		pgx.StrictNamedArgs{"from": s.options.Clock().Add(-time.Hour)},
+	).Scan(&stored, &incidents)
 	if err != nil {
 		return "", fmt.Errorf("status: %w", err)
 	}
-	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alert records %d · dead letters %d", s.options.Nodes, sent, stored, alerts, deadLetters), nil
+	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored in the last hour %d · lasting incidents %d · dead letters %d",
+		s.options.Nodes, sent, stored, incidents, deadLetters), nil
 }

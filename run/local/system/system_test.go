@@ -32,6 +32,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -380,7 +381,18 @@ func TestReadingsInTheBigQueryEmulator(t *testing.T) {
 	history := list(t, owner.do(http.MethodGet, "/api/v1/data/historical/rack-1?start_time=2020-01-01&end_time=2090-01-01", "", http.StatusOK))
 	must.Hold(t, len(history) == 1 && field[float64](t, history[0], "temperature") == 24.5, "history %v", history)
 	// PostgreSQL has the days that charts read, and what the status counts.
-	must.Contain(t, "status", must.Get(s.Status(t.Context(), time.Time{}))(t), "stored 1 ")
+	must.Contain(t, "status", must.Get(s.Status(t.Context()))(t), "stored in the last hour 1 ")
+}
+
+// TestStatusCountsTheLastHour holds that the status does not take longer with every day that the system runs.
+func TestStatusCountsTheLastHour(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	now := time.Now()
+	for _, at := range []time.Time{now.AddDate(0, 0, -1), now} {
+		must.Do(t, s.Readings.Append(t.Context(), []reading.Reading{{NodeID: "n", MessageID: "m", Time: at, Temperature: 20, Humidity: 40}}))
+	}
+	must.Contain(t, "status", must.Get(s.Status(t.Context()))(t), "stored in the last hour 1 ")
 }
 
 // TestEnrolledGateway starts the local system with its gateway enrolled to the demo customer, twice over one folder and
