@@ -41,7 +41,8 @@ func (l *live) add(answer *gateway.Live, s *site, now time.Time) {
 	}
 }
 
-// interval estimates the usual time between a node's readings from the newest ones.
+// interval estimates the usual time between a node's readings from the newest ones. Not their median: a Zigbee
+// sensor sends three at once.
 func interval(points []incident.Point) time.Duration {
 	points = points[max(0, len(points)-11):]
 	var gaps []time.Duration
@@ -52,7 +53,7 @@ func interval(points []incident.Point) time.Duration {
 		return 0
 	}
 	slices.Sort(gaps)
-	return gaps[len(gaps)/2]
+	return gaps[(len(gaps)-1)*4/5]
 }
 
 // silentSince returns since when a node has been silent, or false if it is not.

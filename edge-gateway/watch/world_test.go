@@ -306,3 +306,19 @@ func lost(now time.Time, sensor int, until float64) float64 {
 	}
 	return min(40, 23+1.2*minutes) + noise + float64(sensor)/10
 }
+
+func TestIntervalOfReadings(t *testing.T) {
+	t.Parallel()
+	for text, gaps := range map[string][]time.Duration{
+		"15m0s": slices.Repeat([]time.Duration{15 * time.Minute, time.Second, time.Second}, 4),
+		"30s":   {time.Hour, time.Hour, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second},
+		"31s":   {time.Hour, 30 * time.Second, 31 * time.Second},
+		"0s":    {},
+	} {
+		points := make([]incident.Point, 1)
+		for _, gap := range gaps {
+			points = append(points, incident.Point{Time: points[len(points)-1].Time.Add(gap)})
+		}
+		must.Equal(t, fmt.Sprint(gaps), text, interval(points).String())
+	}
+}
