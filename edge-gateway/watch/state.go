@@ -266,9 +266,9 @@ func (s *state) merge(from, into int64) {
 		whole.Told[step] += count
 	}
 	for n, j := range slices.Backward(s.Queue) {
-		// Another message says as much: of the same severity or, in the queue, of the incident as it is now.
+		// Another message says as much: of no lower severity or, in the queue, of the incident as it is now.
 		other := func(before job) bool { return before.calls() && before.Step == j.Step && before.IncidentID == into }
-		says := k.Incident.Severity == whole.Incident.Severity || slices.ContainsFunc(s.Queue[:n], other)
+		says := !j.urgent() || k.Incident.Severity == whole.Incident.Severity || slices.ContainsFunc(s.Queue[:n], other)
 		if j.IncidentID == into && j.Event == "start" && whole.Told[j.Step] > 1 && says {
 			s.Queue = slices.Delete(s.Queue, n, n+1)
 			whole.Told[j.Step]--

@@ -298,15 +298,17 @@ func TestMergedWhileItWaits(t *testing.T) {
 	s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 1}, time.Now())
 	must.Equal(t, "after an end within the hour", 0, len(s.queued()))
 
-	for severity, want := range map[incident.Severity]int{incident.Critical: 1, incident.Warning: 0} {
+	for severities, want := range map[[2]incident.Severity]int{
+		{incident.Warning, incident.Critical}: 1, {incident.Warning, incident.Warning}: 0, {incident.Critical, incident.Warning}: 0,
+	} {
 		s = newState()
 		told, waits := hot(1), hot(2)
-		told.Severity, waits.Severity = incident.Warning, severity
+		told.Severity, waits.Severity = severities[0], severities[1]
 		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: 1, Incident: &told}, time.Now())
 		s.sent("a", s.Queue, true, time.Now())
 		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: 2, Incident: &waits}, time.Now())
 		s.merge(2, 1)
-		must.Equal(t, fmt.Sprintf("a %s one waits, after a warning", severity), want, len(s.queued()))
+		must.Equal(t, fmt.Sprintf("sent, and waiting: %v", severities), want, len(s.queued()))
 	}
 }
 
