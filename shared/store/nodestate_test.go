@@ -122,6 +122,14 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	must.Hold(t, got <= 100, "since it sends each half minute for an hour %g", got)
 	db.sql(t, `UPDATE node_state SET usual_interval_s = NULL`, nil)
 	must.Equal(t, "tried once, mounted two weeks later", 3600.0, report(14*24*time.Hour))
+	db.sql(t, `UPDATE node_state SET usual_interval_s = NULL`, nil)
+	for range 8 { // else it is silent in each quarter of its first nine hours
+		got = report(time.Second, time.Second, 15*time.Minute)
+		must.Hold(t, got >= 300, "of three readings at once, the first of all, %g", got)
+	}
+	db.sql(t, `UPDATE node_state SET usual_interval_s = NULL`, nil)
+	got = report(slices.Repeat([]time.Duration{5 * time.Second}, 100)...)
+	must.Hold(t, got <= 100, "of a new node that sends each five seconds %g", got)
 }
 
 type slotRow struct {

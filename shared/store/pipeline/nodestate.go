@@ -50,12 +50,14 @@ func newerValue(quantity string) string {
 // usual is the usual interval of readings, or of those with one quantity: a moving average, in which a
 // longer gap has weight 1/8 and counts as at most two, or two minutes. A shorter one has weight 1/32: a Zigbee
 // sensor sends two or three readings each quarter of an hour, a second apart. The first is an hour at most: a node
-// that was tried once and mounted weeks later would not count as silent for as long.
+// that was tried once and mounted weeks later would not count as silent for as long. A first of seconds may be
+// such a sensor's and counts as 20 minutes, from which the average leaves sooner than it would reach them.
 func usual(interval, at string) string {
 	return strings.NewReplacer("usual", interval, "gap", "extract(epoch FROM EXCLUDED."+at+" - s."+at+")", "newest", at).Replace(`
 		CASE WHEN EXCLUDED.newest > s.newest AND s.newest <= ` + store.NotAhead + `
 		    AND NOT (EXCLUDED.message_id = s.message_id AND EXCLUDED.timestamp < s.timestamp + @fold::interval)
-		THEN COALESCE(s.usual + (LEAST(gap, GREATEST(2 * s.usual, 120)) - s.usual) / CASE WHEN gap > s.usual THEN 8 ELSE 32 END, LEAST(gap, 3600))
+		THEN COALESCE(s.usual + (LEAST(gap, GREATEST(2 * s.usual, 120)) - s.usual) / CASE WHEN gap > s.usual THEN 8 ELSE 32 END,
+		    CASE WHEN gap < 10 THEN 1200 ELSE LEAST(gap, 3600) END)
 		ELSE s.usual END`)
 }
 
