@@ -181,7 +181,7 @@ func (c *coverage) add(r reading.Reading) {
 	}
 	s := &c.series[has]
 	s.received++
-	if gap := int(math.Round(r.Time.Sub(s.last.Time).Seconds())); s.received > 1 && r.Channel == s.last.Channel && gap > 0 && gap <= longestGap {
+	if gap := int(math.Round(r.Time.Sub(s.last.Time).Seconds())); s.received > 1 && r.Channel == s.last.Channel && gap >= 0 && gap <= longestGap {
 		if s.gaps == nil {
 			s.gaps = map[int]int64{}
 		}
@@ -207,14 +207,24 @@ func (c *coverage) expected(in time.Duration) (interval int, readings int64) {
 	return c.series[main].interval(), readings
 }
 
-// interval is the most frequent time between two readings, in seconds; 0 if there is none.
-func (s *series) interval() (interval int) {
-	for gap, count := range s.gaps {
-		if order := cmp.Or(cmp.Compare(count, s.gaps[interval]), cmp.Compare(interval, gap)); order > 0 || interval == 0 {
-			interval = gap
+// interval is the time between two readings in which most of the time is, in seconds; 0 if there is none. Not the most
+// frequent: a Zigbee sensor sends three readings at once, whose interval is a third of that.
+func (s *series) interval() int {
+	usual, atOnce, apart := 0, 0.0, 0.0
+	weight := func(gap int) int64 { return s.gaps[gap] * int64(min(gap, 3600)) } // of an outage, an hour
+	for gap := range s.gaps {
+		if cmp.Or(cmp.Compare(weight(gap), weight(usual)), cmp.Compare(usual, gap)) > 0 {
+			usual = gap
 		}
 	}
-	return interval
+	for gap, count := range s.gaps {
+		if 10*gap <= usual {
+			atOnce += float64(count)
+		} else {
+			apart += float64(count)
+		}
+	}
+	return usual / (1 + int(math.Round(atOnce/max(1, apart))))
 }
 
 // coverageCSV lists for each sensor the readings expected by its own interval, and those received.

@@ -92,6 +92,15 @@ func TestCoverageOfQuantitiesThatComeApart(t *testing.T) {
 		r.members = append(r.members, records.Member{NodeRef: readings.NodeRef{ID: id}, Name: "Rack", Time: time.Hour})
 	}
 	must.Equal(t, "coverage", "sensor_id,name,hours_in_room,interval_s,expected,received\napart,Rack,1.00,60,72,72\ntogether,Rack,1.00,60,60,60\n", string(coverageCSV(r, sensors)))
+
+	r.members, sensors = r.members[:1], map[string]*coverage{"apart": {}}
+	for i := range 300 { // three at once each quarter of an hour, of which two hours are lost
+		if at := start.Add(time.Duration(i/3)*15*time.Minute + time.Duration(i%3)*time.Second); i < 150 || i >= 174 {
+			sensors["apart"].add(reading.Reading{Time: at, Temperature: 20, Humidity: 40})
+		}
+	}
+	r.members[0].Time = 25 * time.Hour
+	must.Equal(t, "of three at once", "sensor_id,name,hours_in_room,interval_s,expected,received\napart,Rack,25.00,299,301,276\n", string(coverageCSV(r, sensors)))
 }
 
 // TestStalledClientHoldsNoTurn has a client not read its record: another has the turn meanwhile.
