@@ -99,7 +99,8 @@ test("neither the keyboard's focus nor the session's end is behind a bar", async
   await page.setViewportSize({ width: 390, height: 500 });
   await signUp(page);
   const others = Array.from({ length: 5 }, (_, i) => hot("s2", { id: i + 2, room_name: `Hall ${i + 5}` }));
-  await show(page, answer(4, 12, {}, { incidents: [hot("s36"), ...others] }));
+  const probe = { late: true, lateness_s: 3900, published: new Date().toISOString() };
+  await show(page, answer(4, 12, {}, { incidents: [hot("s36"), ...others], probe }));
   const focused = page.locator("main :focus");
   const walk = async () => {
     await page.reload();
@@ -113,13 +114,14 @@ test("neither the keyboard's focus nor the session's end is behind a bar", async
     }
   };
   await walk();
-  for (const [width, height] of [[390, 500], [320, 160]] as const) { // the latter is a laptop's at 400 %
+  for (const [width, height] of [[320, 500], [320, 160]] as const) { // the latter is a laptop's at 400 %
     await page.setViewportSize({ width, height });
     await page.evaluate(() => {
       const kept = JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as object;
       sessionStorage.setItem("coldaisle.session", JSON.stringify({ ...kept, expires: Date.now() + 170_000 }));
     });
     await walk();
+    await expect(page.locator(".top"), "one line, however late it is").toHaveCSS("height", "48px");
     expect(await uncovered(page.getByRole("button", { name: "Stay signed in" }))).toBe(true);
   }
 });
