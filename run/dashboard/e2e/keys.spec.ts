@@ -29,6 +29,9 @@ test("a key is created, copied, used, seen in the log and revoked", async ({ pag
   await page.keyboard.press("Escape");
   await expect(dialog).toBeVisible();
   await page.goBack();
+  const asked = page.waitForEvent("dialog");
+  await page.evaluate(() => { setTimeout(() => location.reload()); });
+  await (await asked).dismiss();
   await dialog.getByRole("button", { name: "Copy" }).click();
   await expect(dialog.getByText("Copied.")).toBeVisible();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(key);

@@ -1,12 +1,19 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Dialog } from "./dialog";
+
+/** Where the page before is another site's, only the browser can ask. */
+const leave = (event: Event) => event.preventDefault();
 
 /** What the service shows once: only its button closes it. */
 export function Secret({ title, text, onClose, children }: {
   title: string; text: string; onClose: () => void; children: ComponentChildren;
 }) {
   const [copied, setCopied] = useState<boolean | null>(null);
+  useEffect(() => {
+    addEventListener("beforeunload", leave);
+    return () => removeEventListener("beforeunload", leave);
+  }, []);
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text); // there is none on a page without HTTPS
