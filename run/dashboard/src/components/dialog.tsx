@@ -22,6 +22,9 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
   const typed = useRef(false);
+  // There is none any more where the session ends meanwhile.
+  const onClose = useRef(props.onClose);
+  onClose.current = props.onClose;
   const [kept, setKept] = useState(false);
   const escape = (event: Event) => {
     event.preventDefault();
@@ -29,27 +32,25 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     // What is on its way ends here.
     if (dialog.current?.querySelector("[aria-busy=true]")) return;
     if (typed.current) setKept(true);
-    else if (props.onClose && dialog.current) {
+    else if (onClose.current && dialog.current) {
       // The press is seen first: without the dialog every element behind it is styled anew.
       dialog.current.style.visibility = "hidden";
-      requestAnimationFrame(() => setTimeout(() => props.onClose?.()));
+      requestAnimationFrame(() => setTimeout(() => onClose.current?.()));
     }
   };
-  const escaping = useRef(escape);
-  escaping.current = escape;
   useEffect(() => {
     const element = dialog.current;
     const row = document.activeElement?.closest("tr, li");
     const address = location.href;
     // The browser lets a page refuse the first Escape only as a cancellation, and every one as a key.
     const press = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && shown.at(-1) === press) escaping.current(event);
+      if (event.key === "Escape" && shown.at(-1) === press) escape(event);
     };
     shown.push(press);
     document.addEventListener("keydown", press);
     // The page before is there already: this one is put on top of it.
     const back = (event: Event) => {
-      if (!typed.current && props.onClose) return;
+      if (!typed.current && onClose.current) return;
       event.stopImmediatePropagation();
       history.pushState(null, "", address);
       setKept(true);
