@@ -207,16 +207,20 @@ func (c *coverage) expected(in time.Duration) (interval int, readings int64) {
 	return c.series[main].interval(), readings
 }
 
-// interval is the time between two readings in which most of the time is, in seconds; 0 if there is none. Not the most
-// frequent: a Zigbee sensor sends three readings at once, whose interval is a third of that.
+// interval is the most frequent time between two readings, in seconds; 0 if there is none. A Zigbee sensor sends three
+// readings at once: the most frequent is of those apart, and the interval a third of it.
 func (s *series) interval() int {
-	usual, atOnce, apart := 0, 0.0, 0.0
-	weight := func(gap int) int64 { return s.gaps[gap] * int64(min(gap, 3600)) } // of an outage, an hour
-	for gap := range s.gaps {
-		if cmp.Or(cmp.Compare(weight(gap), weight(usual)), cmp.Compare(usual, gap)) > 0 {
-			usual = gap
+	most := func(from int, weight func(gap int) int64) (found int) {
+		for gap := range s.gaps {
+			if gap > from && (found == 0 || cmp.Or(cmp.Compare(weight(gap), weight(found)), cmp.Compare(found, gap)) > 0) {
+				found = gap
+			}
 		}
+		return found
 	}
+	longest := most(0, func(gap int) int64 { return s.gaps[gap] * int64(min(gap, 3600)) }) // in all; of an outage, an hour
+	usual := most(longest/10, func(gap int) int64 { return s.gaps[gap] })
+	atOnce, apart := 0.0, 0.0
 	for gap, count := range s.gaps {
 		if 10*gap <= usual {
 			atOnce += float64(count)

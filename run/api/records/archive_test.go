@@ -101,6 +101,13 @@ func TestCoverageOfQuantitiesThatComeApart(t *testing.T) {
 	}
 	r.members[0].Time = 25 * time.Hour
 	must.Equal(t, "of three at once", "sensor_id,name,hours_in_room,interval_s,expected,received\napart,Rack,25.00,299,301,276\n", string(coverageCSV(r, sensors)))
+
+	sensors["apart"] = &coverage{}
+	for at, i := start, 0; i < 700; i++ { // each half minute, of which three of ten are lost
+		sensors["apart"].add(reading.Reading{Time: at, Temperature: 20, Humidity: 40})
+		at = at.Add(30 * time.Second * time.Duration(1+i%7/4))
+	}
+	must.Contain(t, "of lost readings", string(coverageCSV(r, sensors)), "\napart,Rack,25.00,30,3000,700\n")
 }
 
 // TestStalledClientHoldsNoTurn has a client not read its record: another has the turn meanwhile.
