@@ -98,16 +98,27 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 	return "", nil
 }
 
-// send sends a text by the library. Its own client for ntfy would go by no proxy, and follow redirects.
+// send sends a text by the library, whose own clients for these three would go by no proxy, and follow redirects.
 func (s *Step) send(text string, params *types.Params) error {
-	if strings.HasPrefix(s.URL, "ntfy:") {
+	if scheme, _, _ := strings.Cut(s.URL, ":"); slices.Contains([]string{"ntfy", "gotify", "mattermost"}, scheme) {
 		service, err := new(router.ServiceRouter).Locate(s.URL)
-		if push, ok := service.(*ntfy.Service); ok && err == nil && !push.Config.DisableTLSVerification {
-			client := *http.DefaultClient
-			client.Timeout = s.Timeout
-			push.SetHTTPClient(&client)
-			return push.Send(text, params) //nolint:wrapcheck // the caller redacts it
+		if err != nil {
+			return err //nolint:wrapcheck // the caller redacts it
 		}
+		client := &http.Client{Transport: http.DefaultClient.Transport}
+		switch service := service.(type) {
+		case *ntfy.Service:
+			if !service.Config.DisableTLSVerification { // else its own knows
+				service.SetHTTPClient(client)
+			}
+		case interface{ GetHTTPClient() *http.Client }:
+			client = service.GetHTTPClient()
+			if transport, ok := client.Transport.(*http.Transport); ok {
+				transport.Proxy, transport.DisableKeepAlives = http.ProxyFromEnvironment, true
+			}
+		}
+		client.CheckRedirect, client.Timeout = http.DefaultClient.CheckRedirect, s.Timeout
+		return service.Send(text, params) //nolint:wrapcheck // the caller redacts it
 	}
 	sender, err := shoutrrr.CreateSender(s.URL)
 	if err != nil {

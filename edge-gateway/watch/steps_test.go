@@ -176,10 +176,15 @@ func TestWebhook(t *testing.T) {
 		return err
 	}
 	act := func(path string) error { return send("generic+" + hook.URL + path + "?template=json") }
-	topic := strings.Replace(hook.URL, "http:", "ntfy:", 1)
+	host := strings.TrimPrefix(hook.URL, "http://")
+	receiver.Handle("/hooks/", http.RedirectHandler("/", http.StatusFound))  // Mattermost's
+	receiver.Handle("/message", http.RedirectHandler("/", http.StatusFound)) // Gotify's
+	for _, to := range []string{"mattermost://" + host + "/secret?disabletls=yes", "gotify://" + host + "/Aaaa.bbbb.ccc.d?disabletls=yes"} {
+		must.Contain(t, "the error of "+to, fmt.Sprint(send(to)), "it redirects")
+	}
 	for _, path := range []string{"/301", "/302", "/303", "/loop"} {
 		must.Contain(t, "the error of "+path, fmt.Sprint(act(path)), "it redirects")
-		must.Contain(t, "the error of ntfy's "+path, fmt.Sprint(send(topic+path+"?scheme=http")), "it redirects")
+		must.Contain(t, "the error of ntfy's "+path, fmt.Sprint(send("ntfy://"+host+path+"?scheme=http")), "it redirects")
 		must.Equal(t, "received by "+path, 0, len(messages))
 	}
 	for _, path := range []string{"/", "/307", "/308"} {
