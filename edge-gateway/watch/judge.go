@@ -41,19 +41,14 @@ func (l *live) add(answer *gateway.Live, s *site, now time.Time) {
 	}
 }
 
-// interval estimates the usual time between a node's readings from the newest ones. Not their median: a Zigbee
-// sensor sends three at once.
+// interval is the usual interval of a node by its newest readings.
 func interval(points []incident.Point) time.Duration {
 	points = points[max(0, len(points)-11):]
 	var gaps []time.Duration
 	for i := 1; i < len(points); i++ {
 		gaps = append(gaps, points[i].Time.Sub(points[i-1].Time))
 	}
-	if len(gaps) == 0 {
-		return 0
-	}
-	slices.Sort(gaps)
-	return gaps[(len(gaps)-1)*4/5]
+	return incident.UsualInterval(gaps)
 }
 
 // silentSince returns since when a node has been silent, or false if it is not.

@@ -3,6 +3,7 @@ package incident
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -22,6 +23,17 @@ const (
 // intervals after it. The interval is zero while it is not known.
 func SilentFrom(newest time.Time, interval time.Duration) time.Time {
 	return newest.Add(max(MinSilence, MissedReadings*interval))
+}
+
+// UsualInterval estimates the usual interval of a node from the times between its newest readings, which it sorts; it
+// is zero without any. It is longer than most of them: some nodes send several readings at once. It is no longer
+// than all but a fifth: there may have been outages.
+func UsualInterval(gaps []time.Duration) time.Duration {
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[(len(gaps)-1)*4/5]
 }
 
 // SilenceCause says where a silent node's readings stop, according to its enrolled gateway.

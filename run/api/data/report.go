@@ -199,7 +199,9 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 		t.gaps[t.next%len(t.gaps)] = r.Time.Sub(t.last.Time)
 		t.next++
 	}
-	t.until = reading.Earlier(incident.SilentFrom(r.Time, min(t.interval(), incident.MaxPause)), r.Time.Add(incident.MaxPause))
+	gaps := t.gaps
+	interval := min(incident.UsualInterval(gaps[:]), incident.MaxPause)
+	t.until = reading.Earlier(incident.SilentFrom(r.Time, interval), r.Time.Add(incident.MaxPause))
 	point := incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}
 	t.last, t.was = r, wasReported
 	mark := func(outside state, rules []incident.Rule, until []time.Time) {
@@ -220,16 +222,6 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 	if reading.Has(r.Temperature) && !r.Time.Before(t.start) {
 		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
 	}
-}
-
-// interval is the second of the longest gaps: the longest may be an outage, and the short ones lie between readings
-// that a sensor sends at once.
-func (t *reported) interval() time.Duration {
-	var longest, second time.Duration
-	for _, gap := range t.gaps {
-		longest, second = max(longest, gap), max(second, min(longest, gap))
-	}
-	return second
 }
 
 // count counts the last reading until the next, which another channel may have had earlier.
