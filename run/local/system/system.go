@@ -252,22 +252,21 @@ func (s *System) Status(ctx context.Context) (string, error) {
 	if arriving := s.arriving(); arriving != "" {
 		return arriving, nil
 	}
-	var sent, stored, incidents, deadLetters int64
+	var sent, deadLetters int64
 	if s.Nodes != nil {
 		sent = s.Nodes.Stats().Accepted
 	}
 	if s.Queue != nil {
 		deadLetters = s.Queue.Counts().DeadLettered
 	}
-	err := s.Pool.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM sensor_data.readings WHERE timestamp >= @from),
-		       (SELECT count(*) FROM room_incidents WHERE lasting AND merged_into IS NULL)`,
-		pgx.QueryExecModeCacheDescribe, // see [store.AllPlanned]
-		pgx.StrictNamedArgs{"from": s.options.Clock().Add(-time.Hour)},
-	).Scan(&stored, &incidents)
+	type counts struct{ Stored, Incidents int64 }
+	found, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[counts], `
+		SELECT (SELECT count(*) FROM sensor_data.readings WHERE timestamp >= @from) AS stored,
+		       (SELECT count(*) FROM room_incidents WHERE lasting AND merged_into IS NULL) AS incidents`,
+		store.Args{"from": s.options.Clock().Add(-time.Hour)}, "status")
 	if err != nil {
-		return "", fmt.Errorf("status: %w", err)
+		return "", err //nolint:wrapcheck // it says what it is
 	}
 	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored in the last hour %d · lasting incidents %d · dead letters %d",
-		s.options.Nodes, sent, stored, incidents, deadLetters), nil
+		s.options.Nodes, sent, found[0].Stored, found[0].Incidents, deadLetters), nil
 }
