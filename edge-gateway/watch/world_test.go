@@ -311,7 +311,7 @@ func TestIntervalOfReadings(t *testing.T) {
 	t.Parallel()
 	for text, gaps := range map[string][]time.Duration{
 		"15m0s": slices.Repeat([]time.Duration{15 * time.Minute, time.Second, time.Second}, 4),
-		"30s":   {time.Hour, time.Hour, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second},
+		"30s":   append([]time.Duration{time.Hour, time.Hour}, slices.Repeat([]time.Duration{30 * time.Second}, 8)...),
 		"31s":   {time.Hour, 30 * time.Second, 31 * time.Second},
 		"0s":    {},
 	} {
