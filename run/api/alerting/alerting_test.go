@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -186,4 +187,30 @@ func TestPreviewEndsWithItsRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	must.Fail(t, "the preview", p.finish(ctx), context.Canceled)
+}
+
+// TestEndEndsWaits has the listener return in the moment in which the service ends: who waits is woken nevertheless.
+func TestEndEndsWaits(t *testing.T) {
+	t.Parallel()
+	for range 10_000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		h := newHub(func(ctx context.Context, _ func(), _ func(int64)) error {
+			for ctx.Err() == nil {
+				runtime.Gosched()
+			}
+			return ctx.Err()
+		}, slog.New(slog.DiscardHandler))
+		ended := make(chan struct{})
+		go func() {
+			h.run(ctx)
+			close(ended)
+		}()
+		cancel()
+		<-ended
+		select {
+		case <-h.stopped:
+		case <-time.After(10 * time.Second):
+			t.Fatal("who waits for a change is not woken")
+		}
+	}
 }

@@ -148,7 +148,7 @@ func newHub(listen func(ctx context.Context, listening func(), changed func(cust
 
 // run listens until ctx ends. That it fails, which may last, is a warning once until it has worked again.
 func (h *hub) run(ctx context.Context) {
-	defer context.AfterFunc(ctx, h.stop)()
+	context.AfterFunc(ctx, h.stop) // not taken back at the return, which may come before it has begun
 	level := slog.LevelWarn
 	listening := func() { level = slog.LevelWarn; h.wakeAll() }
 	for ctx.Err() == nil {
