@@ -182,8 +182,8 @@ func jobs() map[string]job {
 			attributes: map[string]string{wire.NodeIDAttribute: reading.ProbeNodeID},
 			data:       `{"node_id":"` + reading.ProbeNodeID + `","message_id":"scheduler","temperature":0,"humidity":0}`,
 		},
-		"daily refresh": {
-			every: 24 * time.Hour, topic: queue.TopicRetraining,
+		"daily refresh": { // the first of a day (UTC) makes its calibrations, the others find them made
+			every: time.Hour, topic: queue.TopicRetraining,
 			data: `{"triggered_by":"` + wire.DailyRefresh + `"}`,
 		},
 	}
