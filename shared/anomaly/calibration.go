@@ -105,8 +105,9 @@ func (c *Calibration) Neighbours(node string) []string { return c.neighbours[nod
 const enough = 1000
 
 const (
-	hoursOfDay  = 24
-	hoursOfWeek = 7 * hoursOfDay
+	hoursOfDay   = 24
+	hoursOfWeek  = 7 * hoursOfDay
+	hoursOfMonth = 30 * hoursOfDay
 )
 
 // minHours is the fewest hours of a statistic that give a node a median.
@@ -322,16 +323,12 @@ func tailOf(values []float64, shipped tail) tail {
 	// The very largest numbers are unreported faults: their size does not count.
 	limit := features.Quantile(values, 1-tailShare)
 	largest := features.Quantile(values, 1-tailShare/censored)
-	sum, exceeding := 0.0, 0.0
+	sum := 0.0
 	for _, v := range values {
-		if v > limit {
-			sum += min(v, largest) - limit
-			if v <= largest {
-				exceeding++
-			}
-		}
+		sum += max(0, min(v, largest)-limit)
 	}
-	t.Excess = max(leastExcess, mixed(sum/max(1, exceeding), shipped.Excess))
+	// Divided by the hours of the tail, not by those beyond its limit: in a statistic that is mostly 0 these are fewer.
+	t.Excess = max(leastExcess, mixed(sum/(float64(len(values))*(tailShare-tailShare/censored)), shipped.Excess))
 	return t
 }
 
@@ -383,9 +380,6 @@ func (c *Calibration) Score(node, room string, at time.Time, v Values) float64 {
 	}
 	return c.all.surprise(most)
 }
-
-// hoursOfMonth is how many hours a node sends in a month.
-const hoursOfMonth = 720
 
 // Alarm is the score above which a reading is an alarm, for a budget of false alarms per node
 // and month, 0.3 to 30. Below 1 the score rests on the shape of the tail alone.

@@ -143,7 +143,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.
 	got := fmt.Sprintf("%x", sha256.Sum256(first))
-	must.Hold(t, runtime.GOARCH != "amd64" || got[:16] == "e1ba5258f61d05de", "other bytes: %s", got)
+	must.Hold(t, runtime.GOARCH != "amd64" || got[:16] == "4ca723cb095c280f", "other bytes: %s", got)
 	for _, n := range past {
 		slices.Reverse(n.Hours)
 		slices.Reverse(n.At)
@@ -203,6 +203,10 @@ func TestTail(t *testing.T) {
 		must.Equal(t, "rank of equal numbers", float64(i)*1e-9, r, near(1e-15))
 	}
 	must.Equal(t, "excess of equal numbers", 0.1, excess)
+	rare := make([]float64, 1000) // as how long values stay the same: four hours in a thousand have more than 0
+	copy(rare, []float64{3, 3, 3, 3})
+	_, excess = anomaly.Tail(rare, shipped, 7)
+	must.Equal(t, "excess of numbers that are mostly equal", 4*3/17.5, excess, near(1e-9))
 	ranks, excess = anomaly.Tail(nil, shipped, 7)
 	must.Hold(t, ranks == shipped && excess == 7, "of nothing: %v, %g", ranks, excess)
 }

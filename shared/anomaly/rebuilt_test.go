@@ -32,16 +32,11 @@ var shares = [12]float64{.5, .4, .3, .2, .15, .1, .08, .06, .05, .04, .03, .02}
 // excessOf is the mean excess of sorted numbers over their .98 quantile, the largest censored.
 func excessOf(all []float64) float64 {
 	u, cut := q(all, .98), q(all, 1-.02/8)
-	sum, uncensored := 0.0, 0.0
+	sum := 0.0
 	for _, z := range all {
-		if z > u+1e-9 {
-			sum += min(z, cut) - u
-			if z <= cut+1e-9 {
-				uncensored++
-			}
-		}
+		sum += max(0, min(z, cut)-u)
 	}
-	return max(.1, sum/uncensored)
+	return max(.1, sum/(.0175*float64(len(all))))
 }
 
 // rebuiltTail returns -log10 P of the document for pooled numbers.
