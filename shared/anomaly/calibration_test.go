@@ -446,16 +446,37 @@ func TestPassesOfAFastRise(t *testing.T) {
 	w = reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 25}, Humidity: []float64{40, 40}}
 	_, ok = anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 34, 0)
 	must.Equal(t, "five minutes apart", true, ok)
-	// Nothing is said of readings that are eleven minutes apart, and of one without a temperature.
-	w = reading.Window{Age: []float64{1320, 660}, Temperature: []float64{10, 20}, Humidity: []float64{40, 40}}
-	_, ok = anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 35, 0)
-	must.Equal(t, "eleven minutes apart", false, ok)
-	w.Age = []float64{60, 30}
+	// Of a node that sends seldom, a third of a degree each time and a limit three times away, at most half an hour.
+	for _, c := range []struct {
+		apart, rise, limit float64
+		told               bool
+	}{
+		{360, 0.34, 26.6, true},
+		{360, 0.33, 26.6, false},
+		{360, 0.5, 27.4, true},
+		{360, 0.5, 27.6, false},
+		{600, 0.5, 27.4, true},
+		{600, 0.5, 27.6, false},
+		{900, 0.5, 26.9, true},
+		{900, 0.5, 27.1, false},
+	} {
+		w = reading.Window{Age: []float64{2 * c.apart, c.apart}, Temperature: []float64{25, 25 + c.rise}, Humidity: []float64{40, 40}}
+		_, ok = anomaly.Passes(w, reading.Reading{Temperature: 25 + 2*c.rise, Humidity: 40}, c.limit, 0)
+		must.Equal(t, fmt.Sprint("seldom", c), c.told, ok)
+	}
+	for _, c := range []struct {
+		ages [2]float64
+		told bool
+	}{{[2]float64{1800, 600}, true}, {[2]float64{1810, 600}, false}, {[2]float64{1800, 1200}, true}, {[2]float64{1800, 1210}, false}, {[2]float64{600, 590}, true}} {
+		w = reading.Window{Age: c.ages[:], Temperature: []float64{20, 25}, Humidity: []float64{40, 40}}
+		_, ok = anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 31, 0)
+		must.Equal(t, fmt.Sprint("about a silence ", c.ages), c.told, ok)
+	}
 	_, ok = anomaly.Passes(w, reading.Reading{Temperature: math.NaN(), Humidity: 40}, 35, 0)
 	must.Equal(t, "no temperature", false, ok)
 }
 
-// A line is fitted to ten minutes, five of them at least, and to five readings.
+// A line is fitted to ten minutes, five of them at least, or to five readings, if these take longer.
 func TestTrendOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -467,6 +488,9 @@ func TestTrendOf(t *testing.T) {
 		{"a line", []float64{660, 600, 450, 300, 150}, []float64{99, 21, 22.25, 23.5, 24.75}, 0, 26, 0.5, 0},
 		// By hand: t = -10, -7.5, -5, -2.5, 0; residuals 1, -1, 0, -1, 1 about a line of .5 a minute.
 		{"about a line", []float64{600, 450, 300, 150}, []float64{21, 20.25, 22.5, 22.75}, 0, 25, 0.5, math.Sqrt(4. / 3 / 62.5)},
+		{"seldom", []float64{3000, 2400, 1800, 1200, 600}, []float64{99, 22, 23, 24, 25}, 0, 26, 0.1, 0},
+		{"after a silence", []float64{1230, 1200, 600, 30}, []float64{23.95, 24, 25, 25.95}, 0, 26, 0.1, 0},
+		{"after a longer one", []float64{1230, 1200, 580, 30}, []float64{23.95, 24, 25, 25.95}, 0, math.NaN(), 0, 0},
 		{"the reading before", []float64{690, 540, 390, 240, 90}, []float64{21, 22.25, 23.5, 24.75, 26}, 1, 26, 0.5, 0},
 		{"four readings", []float64{450, 300, 150}, []float64{22.25, 23.5, 24.75}, 0, math.NaN(), 0, 0},
 		{"five minutes", []float64{300, 225, 150, 75}, []float64{23.5, 24.125, 24.75, 25.375}, 0, 26, 0.5, 0},

@@ -11,8 +11,9 @@ import (
 // The forecast of a limit. A room without cooling warms ever more slowly: its slope falls with a time constant,
 // here one that is longer than most rooms', so that the forecast errs on the early side.
 const (
-	trendSpan = 600.0 // seconds over which the slope is fitted
-	reach     = 40.0  // minutes, the time constant
+	// trendSpan is the seconds over which the slope is fitted, or those of leastTrend readings, of a node that sends seldom.
+	trendSpan, leastTrend = 600.0, 5
+	reach                 = 40.0 // minutes, the time constant
 	// Horizon is how far ahead limits are forecast, in minutes.
 	Horizon = 30.0
 	// sooner is the time, in minutes, in which the line itself must pass the limit: half of the limits
@@ -22,9 +23,9 @@ const (
 	inARow = 3
 	// sure is the least slope in standard errors: a jump is not a line.
 	sure = 6
-	// Two readings in a row that rise are reported at once if both rises are at least rush °C a minute and
-	// quieter times any in the window, and the limit is at most soon minutes away.
-	rush, quieter, soon = 0.2, 1.5, 5.0
+	// Two readings in a row that rise are reported at once if both rises are at least rush °C a minute, or leastRush
+	// °C, and quieter times any in the window, and the limit is at most soon minutes, or three intervals, away.
+	rush, leastRush, quieter, soon = 0.2, 1.0 / 3, 1.5, 5.0
 	// most is the share of the way from the window's coldest reading to the limit that a line must have
 	// covered, some the share for two readings: a rise goes on for about as far as it has come.
 	most, some = 0.55, 1.0 / 3
@@ -37,9 +38,9 @@ type Trend struct {
 	Error float64 // standard error of the slope
 }
 
-// TrendOf fits a line to the ten minutes before the reading that is back readings older
-// than r. It reports false with fewer than five readings, or less than five minutes of them.
-// Readings without temperature do not count.
+// TrendOf fits a line to the ten minutes, or the four readings, before the reading that is back
+// readings older than r. It reports false with fewer readings, less than five minutes of them, or
+// more than ten of which a silence is the half. Readings without temperature do not count.
 func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 	w = w.With(w.Temperature)
 	last := w.Len() - back // place of the reading: w.Len() is r itself
@@ -54,18 +55,19 @@ func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 	}
 	origin, base := at(last)
 	n, st, sv, stt, stv, svv := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-	earliest := 0.0
+	earliest, silence := 0.0, 0.0
 	for i := last; i >= 0; i-- {
 		t, v := at(i)
 		t, v = t-origin, v-base
-		if t < -trendSpan/60 {
+		if t < -trendSpan/60 && n >= leastTrend {
 			break
 		}
+		silence = max(silence, earliest-t)
 		n, st, sv, earliest = n+1, st+t, sv+v, t
 		stt, stv, svv = stt+t*t, stv+t*v, svv+v*v
 	}
 	spread := stt - st*st/n
-	if n < 5 || earliest > -trendSpan/120 {
+	if n < leastTrend || earliest > -trendSpan/120 || earliest < -trendSpan/60 && 2*silence > -earliest {
 		return Trend{}, false
 	}
 	shared := stv - st*sv/n
@@ -136,13 +138,15 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 // rise faster than [TrendOf] could show in time. Its error is the difference of the two rises.
 func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 	n := w.Len()
-	if n < 2 || w.Age[n-2] > trendSpan {
+	if n < 2 {
 		return Trend{}, false
 	}
-	late := (r.Temperature - w.Temperature[n-1]) / w.Age[n-1] * 60
-	early := (w.Temperature[n-1] - w.Temperature[n-2]) / (w.Age[n-2] - w.Age[n-1]) * 60
+	gap, before := w.Age[n-1]/60, (w.Age[n-2]-w.Age[n-1])/60
+	silence := w.Age[n-2] > trendSpan && max(gap, before) > 2*min(gap, before)
+	late, early := (r.Temperature-w.Temperature[n-1])/gap, (w.Temperature[n-1]-w.Temperature[n-2])/before
 	slow, fast := min(late, early), max(late, early)
-	if !(slow >= rush) || r.Temperature >= limit || r.Temperature+soon*slow < limit {
+	ahead := min(Horizon, max(soon, 3*gap))
+	if silence || !(slow >= min(rush, leastRush/gap)) || r.Temperature >= limit || r.Temperature+ahead*slow < limit {
 		return Trend{}, false
 	}
 	for i := 2; i < n-1; i++ { // a noisy sensor rises and falls as fast
@@ -153,7 +157,7 @@ func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 	return Trend{Level: r.Temperature, Slope: slow, Error: fast - slow}, true
 }
 
-// rising is the line through the last ten minutes, if by this reading and by the two before it the
+// rising is the line of [TrendOf], if by this reading and by the two before it the
 // line reaches the limit in time, and its slope is sure.
 func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok bool) {
 	for back := inARow - 1; back >= 0; back-- {
@@ -167,7 +171,7 @@ func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok b
 // Passing is when a limit will be passed, in minutes from now.
 type Passing struct{ Earliest, Latest float64 }
 
-// Passes forecasts when the temperature passes a limit above it. It reports true if the last ten minutes, or
+// Passes forecasts when the temperature passes a limit above it. It reports true if the line of the last readings, or
 // two fast rises, lead to the limit and have covered enough of the way, and it is warmer now than in the hour
 // before: cycling cooling, or a door, is no failure. Latest is Horizon if the interval does not end before.
 func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
