@@ -494,6 +494,17 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		rough := window(n, func(i int) float64 { return 22 + float64(i%2)/10 })
 		must.Equal(t, fmt.Sprintf("roughness of %d readings", n), want, of(rough, day)[anomaly.Roughness], near(1e-9))
 	}
+	for _, c := range []struct {
+		n       int
+		seldom  float64
+		roughly float64
+	}{{5, 5.4, 2}, {5, 5.39, math.NaN()}, {4, 9, math.NaN()}, {12, 2.25, 2}} { // less than thirteen are enough if they are those of 45 minutes
+		w := window(c.n, func(i int) float64 { return 22 + float64(i%2)/10 })
+		for i := range w.Age {
+			w.Age[i] *= c.seldom
+		}
+		must.Equal(t, fmt.Sprintf("roughness of %d readings %g s apart", c.n, 100*c.seldom), c.roughly, of(w, day)[anomaly.Roughness], near(1e-9))
+	}
 	w := window(13, func(i int) float64 { return 22 + float64(i%2)/10 })
 	for i := range w.Humidity {
 		w.Humidity[i] = math.NaN()

@@ -78,10 +78,8 @@ const (
 const (
 	MinNeighbours = 4
 	MaxNeighbours = 8
+	held          = 300.0 // seconds for which a neighbour's value counts as current
 )
-
-// held is how long a neighbour's value counts as current, in seconds.
-const held = 300.0
 
 // SlotWidth is the width of the slots of a [Day], those of table node_slots.
 const SlotWidth = 10 * time.Minute
@@ -277,7 +275,7 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as in the window
 	v[Unchanged] = unchanged(w, r, day, slot)
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
-	v[Roughness] = larger(rough(warm.Temperature, r.Temperature, roughTemperature), rough(humid.Humidity, r.Humidity, roughHumidity))
+	v[Roughness] = larger(rough(warm.Age, warm.Temperature, r.Temperature, roughTemperature), rough(humid.Age, humid.Humidity, r.Humidity, roughHumidity))
 	now := AirOf(smooth(warm.Age, warm.Temperature, r.Temperature), smooth(humid.Age, humid.Humidity, r.Humidity))
 	if around.Neighbours >= MinNeighbours {
 		v[DewPointLevel] = now.DewPoint - around.Air.DewPoint
@@ -362,20 +360,20 @@ func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float6
 // fewEqual is how many equal readings before a reading may be chance, however rare readings are.
 const fewEqual = 5
 
-// rough is the mean of the last twelve second differences, each of at most roughCap
-// floors, in floors; NaN with fewer.
-func rough(values []float64, now, floor float64) float64 {
-	const differences = 12
-	if len(values) < differences+1 {
+// rough is the mean of the last twelve second differences, each of at most roughCap floors, in floors; NaN with
+// fewer, unless they are all of an hour.
+func rough(ages, values []float64, now, floor float64) float64 {
+	const most, least = 12, 4
+	n := min(most, len(values)-1)
+	if n < most && (n < least || ages[0] < leastWindow) {
 		return math.NaN()
 	}
-	last := [differences + 2]float64{differences + 1: now}
-	copy(last[:], values[len(values)-differences-1:])
+	last := append(append(make([]float64, 0, most+2), values[len(values)-n-1:]...), now)
 	sum := 0.0
-	for i := range differences {
+	for i := range n {
 		sum += min(math.Abs((last[i+2]-last[i+1])-(last[i+1]-last[i])), roughCap*floor)
 	}
-	return sum / (differences * floor)
+	return sum / (float64(n) * floor)
 }
 
 // strength is how large each statistic is, on the scale on which hours are compared:
