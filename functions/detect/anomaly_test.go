@@ -316,8 +316,8 @@ func TestMovedNodeIsOfItsNewRoom(t *testing.T) {
 	}
 }
 
-// calmWeek is the calibration of room 1 whose air was calm for eight days before a time.
-func calmWeek(until time.Time) *anomaly.Calibration {
+// calmWeek is the calibration of room 1, and of nodes in it, whose air was calm for eight days before a time.
+func calmWeek(until time.Time, nodes ...string) *anomaly.Calibration {
 	var week []anomaly.Climate
 	for hours := 24 * 8; hours > 0; hours-- {
 		hour := anomaly.Unheard(until.Add(-time.Duration(hours) * time.Hour))
@@ -326,7 +326,11 @@ func calmWeek(until time.Time) *anomaly.Calibration {
 		}
 		week = append(week, hour)
 	}
-	return anomaly.Calibrate([]anomaly.NodeHours{{Room: "1", Air: week}})
+	past := []anomaly.NodeHours{{Room: "1", Air: week}}
+	for _, node := range nodes {
+		past = append(past, anomaly.NodeHours{Node: node, Room: "1", Air: week})
+	}
+	return anomaly.Calibrate(past)
 }
 
 // A loss of cooling in one room whose past is calm: told within two minutes of its begin and

@@ -239,6 +239,8 @@ const (
 	// firstHours is the time, in hours, in which firstChanges narrow from three times their size: every
 	// place looks restless on its first morning.
 	firstHours = 48
+	// firstOfADay is limits.First of a place of which 24 hours are known.
+	firstOfADay = (1 - 24.0/hoursOfWeek) * (1 + 2*(1-24.0/firstHours))
 	// leastRise is the smallest change that is reported, °C: less is no failure of a cooling.
 	leastRise = 1.5
 	// warmer is how much warmer or colder than ever before a place must be, °C, once a week of past

@@ -175,6 +175,33 @@ func TestInstrument(t *testing.T) {
 	}
 }
 
+// How long the values of a coarse thermometer, or of one alone, stay the same is unknown until a day is.
+func TestUnchangedOfAFirstDay(t *testing.T) {
+	t.Parallel()
+	unknown := math.NaN()
+	for _, c := range []struct {
+		grid, temperature, humidity float64
+		hours                       int
+		judged                      bool
+	}{
+		{0.1, 20, 40, 0, true},
+		{0.5, 20, 40, 0, false},
+		{1, 20, 40, 0, false},
+		{1, 20, 40, 23, false},
+		{1, 20, 40, 25, true},
+		{0.1, 20, unknown, 0, false},
+		{0.1, 20, unknown, 25, true},
+		{0.1, unknown, 40, 0, true},
+	} {
+		past := []anomaly.NodeHours{{Node: "n", Air: weeks(2, calm, 1)[:c.hours]}}
+		w, r := reported(20, 30, c.grid, 0, 8)
+		r.Temperature, r.Humidity = c.temperature, c.humidity
+		var v anomaly.Values
+		anomaly.Calibrate(past).Anew("n", &anomaly.Live{}, w, r, &v)
+		must.Equal(t, fmt.Sprintf("%+v", c), c.judged, !math.IsNaN(v[anomaly.Unchanged]))
+	}
+}
+
 func TestAnew(t *testing.T) {
 	t.Parallel()
 	of := func(i anomaly.Instrument) *anomaly.Calibration {

@@ -15,11 +15,10 @@ type Instrument struct {
 	Interval float32 // seconds between readings that arrive
 }
 
-// coarse is the rounding, °C, from which one digit looks like a change.
-const coarse = 0.5
-
-// sameInstrument is the factor by which both may differ.
-const sameInstrument = 1.4
+const (
+	coarse         = 0.5 // the rounding, °C, from which one digit looks like a change
+	sameInstrument = 1.4 // the factor by which intervals may differ
+)
 
 // unlike names what differs from another: digits, interval, or nothing if either is unknown.
 func (i Instrument) unlike(other Instrument) string {
@@ -112,11 +111,16 @@ const NewDigits = "it rounds its values differently than before: everything that
 
 // Anew removes the statistics that mean nothing because a node's instrument differs from the
 // calibration's. With other digits these are all, until the day ends, and Anew reports true; with
-// another interval they are [Unchanged] and [Roughness].
+// another interval they are [Unchanged] and [Roughness]. A thermometer that is coarse or alone may repeat
+// its values for hours: how long is unknown until a day is.
 func (c *Calibration) Anew(node string, l *Live, w reading.Window, r reading.Reading, v *Values) (digits bool) {
 	day := r.Time.Unix() / 86400
-	before := c.nodes[node].Instrument
-	what := l.Instrument(w, r).unlike(before)
+	before, now := c.nodes[node].Instrument, l.Instrument(w, r)
+	what := now.unlike(before)
+	fine := now.Grid > 0 && now.Grid < coarse && reading.Has(r.Humidity)
+	if reading.Has(r.Temperature) && !fine && c.of(node, "").Air.First > firstOfADay {
+		v[Unchanged] = math.NaN()
+	}
 	if what == "digits" {
 		l.digitsOn = day
 	}
