@@ -436,7 +436,7 @@ run "nightly" {
   }
 
   assert {
-    condition     = strcontains(google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].filter, google_logging_metric.failed.name) && google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].threshold_value == 0 && strcontains(google_logging_metric.failed.filter, "build_trigger_id=\"${google_cloudbuild_trigger.this.trigger_id}\" AND textPayload=~\"^ERROR: build step\"") && length(google_monitoring_alert_policy.failed.notification_channels) == 1
+    condition     = strcontains(google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].filter, google_logging_metric.failed.name) && google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].threshold_value == 0 && strcontains(google_logging_metric.failed.filter, "build_trigger_id=\"${google_cloudbuild_trigger.this.trigger_id}\" AND textPayload=~\"^ERROR: (build step|context deadline exceeded)\"") && length(google_monitoring_alert_policy.failed.notification_channels) == 1
     error_message = "Nobody hears when they fail."
   }
 }

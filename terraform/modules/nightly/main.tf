@@ -56,8 +56,8 @@ resource "google_cloudbuild_trigger" "this" {
 resource "google_logging_metric" "failed" {
   project     = var.project_id
   name        = "coldaisle/nightly_failed"
-  description = "Steps of the nightly checks that failed."
-  filter      = "resource.type=\"build\" AND resource.labels.build_trigger_id=\"${google_cloudbuild_trigger.this.trigger_id}\" AND textPayload=~\"^ERROR: build step\""
+  description = "Nightly checks of which a step failed, or that took too long."
+  filter      = "resource.type=\"build\" AND resource.labels.build_trigger_id=\"${google_cloudbuild_trigger.this.trigger_id}\" AND textPayload=~\"^ERROR: (build step|context deadline exceeded)\""
 
   metric_descriptor {
     metric_kind = "DELTA"
