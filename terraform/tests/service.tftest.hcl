@@ -283,7 +283,7 @@ run "monitoring" {
 
   assert {
     condition = { for key, policy in google_monitoring_alert_policy.this : policy.alert_strategy[0].auto_close => key... }["1800s"] == [
-      "function_errors", "gateway_clock", "hourly_failed", "messages_refused", "readings_clamped", "site_dark"
+      "api_errors", "function_errors", "gateway_clock", "hourly_failed", "messages_refused", "readings_clamped", "site_dark"
     ]
     error_message = "an alert of events stays open for a day, and hides the next"
   }

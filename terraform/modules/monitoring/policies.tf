@@ -238,6 +238,6 @@ resource "google_monitoring_alert_policy" "this" {
   # What counts events has no data once they end: while its incident is open a second
   # darkness of the same site would tell nobody.
   alert_strategy {
-    auto_close = each.value.aligner == "ALIGN_DELTA" && !try(each.value.missing_data_fires, false) ? "1800s" : "86400s"
+    auto_close = contains(["ALIGN_DELTA", "ALIGN_RATE"], each.value.aligner) && !try(each.value.missing_data_fires, false) ? "1800s" : "86400s"
   }
 }
