@@ -67,38 +67,27 @@ func call(t *testing.T, g *coalesce.Group[int, int], items ...int) {
 	callers.Wait()
 }
 
+// TestCallersThatArriveMeanwhileShareTheNextBatch as far as it has room.
 func TestCallersThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := coalesce.New(r.run, coalesce.Options[int]{})
-		began := time.Now()
-		call(t, g, 1, 2, 3, 4, 5)
-		must.Equal(t, "took", 2*time.Second, time.Since(began))
-		call(t, g, 6) // nothing is in flight any more
-		must.Equal(t, "batches", [][]int{{1}, {2, 3, 4, 5}, {6}}, r.batches)
-		must.Equal(t, "batches at once", 1, r.most)
-	})
-}
-
-func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		options coalesce.Options[int]
 		want    []int // items of each batch
 		seconds int
 	}{
-		"by items": {coalesce.Options[int]{MaxItems: 2}, []int{1, 2, 2, 1}, 4},
-		"by size":  {coalesce.Options[int]{MaxSize: 30, Size: func(int) int { return 10 }}, []int{1, 3, 2}, 3},
+		"all":      {coalesce.Options[int]{}, []int{1, 5, 1}, 3},
+		"by items": {coalesce.Options[int]{MaxItems: 2}, []int{1, 2, 2, 1, 1}, 5},
+		"by size":  {coalesce.Options[int]{MaxSize: 30, Size: func(int) int { return 10 }}, []int{1, 3, 2, 1}, 4},
 		// An item of more than the whole is a batch of its own.
-		"by size, all too large": {coalesce.Options[int]{MaxSize: 5, Size: func(int) int { return 10 }}, []int{1, 1, 1, 1, 1, 1}, 6},
-		"two in flight":          {coalesce.Options[int]{MaxItems: 2, MaxInFlight: 2}, []int{1, 1, 2, 2}, 2},
+		"by size, all too large": {coalesce.Options[int]{MaxSize: 5, Size: func(int) int { return 10 }}, []int{1, 1, 1, 1, 1, 1, 1}, 7},
+		"two in flight":          {coalesce.Options[int]{MaxItems: 2, MaxInFlight: 2}, []int{1, 1, 2, 2, 1}, 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var r recorder
 			g := coalesce.New(r.run, c.options)
 			began := time.Now()
 			call(t, g, 1, 2, 3, 4, 5, 6)
+			call(t, g, 7) // nothing is in flight any more
 			var got []int
 			for _, b := range r.batches {
 				got = append(got, len(b))
