@@ -87,11 +87,7 @@ func (w *world) push(tb testing.TB, functions map[string]http.Handler) {
 
 func (w *world) handler(function string, answer answer) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-		body, err := io.ReadAll(request.Body)
-		if err != nil {
-			response.WriteHeader(http.StatusBadRequest)
-			return
-		}
+		body, _ := io.ReadAll(request.Body) // of which a part is no message
 		m, err := push.Decode(body)
 		if err != nil {
 			response.WriteHeader(http.StatusBadRequest)
