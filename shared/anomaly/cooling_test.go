@@ -151,7 +151,12 @@ func TestInstrument(t *testing.T) {
 		}
 		must.Equal(t, "grid, apart, "+c.name, c.grid, (&anomaly.Live{}).Instrument(apart, r).Grid)
 	}
-	w, r := reported(25, 30, 1, 0, 8)
+	w, r := reported(25, 30, 0.56, 0, 8) // 72 and 73 °F are 22.22 and 22.78 °C
+	for i := range w.Temperature {
+		w.Temperature[i] += 0.22
+	}
+	must.Equal(t, "whole °F", float32(5./9), (&anomaly.Live{}).Instrument(w, r).Grid)
+	w, r = reported(25, 30, 1, 0, 8)
 	for i := range w.Age {
 		if i < 15 { // five of these do not count
 			w.Age[i] += 3600

@@ -43,22 +43,17 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 	}
 	l.reported = slot
 	w = w.Within(w.Age[max(0, w.Len()-most)])
-	changes := func(values []float64) (n int) {
-		for k := 1; k < len(values); k++ {
-			if values[k] != values[k-1] {
-				n++
-			}
-		}
-		return n
-	}
+	changes := func(values []float64) int { return len(slices.Compact(slices.Clone(values))) - 1 }
 	warm, humid := w.With(w.Temperature).Temperature, w.With(w.Humidity).Humidity
 	warmer, damper := changes(warm), changes(humid)
 	l.instrument.Interval = intervalOf(w)
-	for _, grid := range [4]float64{1, 0.5, 0.1, 0.01} {
-		off := func(v float64) bool { return math.Abs(v-grid*math.Round(v/grid)) > 1e-3 }
+	off := func(values []float64, grid float64) bool {
+		return slices.ContainsFunc(values, func(v float64) bool { return math.Abs(v-reading.Round(grid*math.Round(v/grid))) > 1e-3 })
+	}
+	for _, grid := range [5][2]float64{{1, 1}, {5.0 / 9, 1}, {0.5, 0.5}, {0.1, 0.1}, {0.01, 0.01}} { // °C, also whole °F, and %
 		// A calm room does not show the digits of its temperature: then those of the humidity count.
-		if !slices.ContainsFunc(warm, off) && (warmer >= few/3 || damper >= few/3 && !slices.ContainsFunc(humid, off)) {
-			l.instrument.Grid = float32(grid)
+		if !off(warm, grid[0]) && (warmer >= few/3 || damper >= few/3 && !off(humid, grid[1])) {
+			l.instrument.Grid = float32(grid[0])
 			break
 		}
 	}
