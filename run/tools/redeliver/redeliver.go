@@ -180,14 +180,14 @@ func (r *redelivery) handle(ctx context.Context, received *pubsubpb.ReceivedMess
 	return nil
 }
 
-// post posts the refused envelope as a first attempt, and returns the answer's status: 202
-// means that it was refused and dead-lettered again.
+// post posts the refused envelope, not as a first attempt: those alone may detect pass by. Of the
+// status that it returns, 202 means that the message was refused and dead-lettered again.
 func (r *redelivery) post(ctx context.Context, dead push.DeadLettered) (status int, err error) {
 	to, err := r.target(ctx, dead.Function)
 	if err != nil {
 		return 0, err
 	}
-	dead.Message.DeliveryAttempt = 1
+	dead.Message.DeliveryAttempt = 2
 	dead.Message.Subscription = r.name(dead.Function)
 	body, err := push.Encode(dead.Message)
 	if err != nil {

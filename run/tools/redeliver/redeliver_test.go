@@ -47,6 +47,7 @@ type pipeline struct {
 	client *pubsub.Client
 	pool   *pgxpool.Pool
 	away   atomic.Bool // ingest's table
+	later  atomic.Bool // detect's statuses are no longer those of before
 
 	mu    sync.Mutex
 	posts map[string][]push.Message // by function
@@ -62,7 +63,12 @@ func newPipeline(t *testing.T) *pipeline {
 	pool := must.Get(pgxpool.New(t.Context(), pgtest.URL(t)))(t)
 	t.Cleanup(pool.Close)
 	p.pool = pool
-	sensors := sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, time.Now)
+	sensors := sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, func() time.Time {
+		if p.later.Load() {
+			return time.Now().Add(sensorcache.MaxAge)
+		}
+		return time.Now()
+	})
 	alerts := detect.NewAlertPublisher(p.client, "alerts")
 	t.Cleanup(alerts.Stop)
 	dead := publisher.NewSingle(p.client, "data-dead-letter", time.Minute)
@@ -179,7 +185,7 @@ func TestRedeliver(t *testing.T) {
 	must.Equal(t, "alert of", "m2", must.Get(wire.DecodeAlert(raised[0].GetData()))(t).MessageID)
 	envelope := func(id, data, function string, attributes map[string]string) push.Message {
 		return push.Message{
-			ID: id, Data: []byte(data), Attributes: attributes, PublishTime: published, DeliveryAttempt: 1,
+			ID: id, Data: []byte(data), Attributes: attributes, PublishTime: published, DeliveryAttempt: 2,
 			Subscription: "projects/test/subscriptions/" + function,
 		}
 	}
@@ -198,9 +204,37 @@ func TestRedeliver(t *testing.T) {
 	byData := cmpopts.SortSlices(func(a, b push.Message) bool { return string(a.Data) > string(b.Data) })
 	must.Equal(t, "posted", want, p.posts, byData)
 	left := p.pulled(t, "data-dead-letter")
-	if len(left) != 1 || string(left[0].GetData()) != "poison \x00" || left[0].GetAttributes()[push.AttributeAttempt] != "1" {
+	if len(left) != 1 || string(left[0].GetData()) != "poison \x00" || left[0].GetAttributes()[push.AttributeAttempt] != "2" {
 		t.Errorf("in the dead letter: %v", left)
 	}
+}
+
+// TestRedeliveredReadingEndsItsExcursion redelivers what came during an outage, as contract 9.10 says: a room that was well
+// again after 30 seconds was not too hot until the outage was over.
+func TestRedeliveredReadingEndsItsExcursion(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t)
+	pgtest.NewStores(p.pool).Owner(t, "operator", "n1")
+	must.Get(p.pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(t)
+	start := time.Now().UTC().Truncate(time.Second).Add(-30 * time.Minute)
+	message := func(after time.Duration, temperature int, function string) *pubsubpb.PubsubMessage {
+		at := start.Add(after).Format(time.RFC3339)
+		m := exhausted(fmt.Sprintf(`{"node_id":"n1","message_id":"m%.f","temperature":%d,"humidity":40,"timestamp":%q}`, after.Seconds(), temperature, at), function)
+		m.Attributes[push.ForwardedPublishTime] = at
+		return m
+	}
+	bring := func(after time.Duration, temperature int) {
+		p.bury(t, message(after, temperature, "ingest"), message(after, temperature, "detect"))
+		got, err := p.redelivery(&bytes.Buffer{}).run(t.Context())
+		must.Hold(t, err == nil && got == counts{handled: 2}, "%+v, %v", got, err)
+	}
+	bring(0, 61)
+	bring(25*time.Minute, 21)
+	p.later.Store(true)
+	bring(30*time.Second, 21)
+	var lasted time.Duration
+	must.Do(t, p.pool.QueryRow(t.Context(), `SELECT end_time - start_time FROM excursions`).Scan(&lasted))
+	must.Equal(t, "it was too hot for", 30*time.Second, lasted)
 }
 
 func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
