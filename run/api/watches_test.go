@@ -188,14 +188,15 @@ func (d shownDrill) reached() (stages []string) {
 	return stages
 }
 
-// drillRoom has a sensor that is heard, and a rule that judges only after an hour.
-func drillRoom(t *testing.T, s *testAPI, a *testCustomer) (room, rule int64) {
+// drillRoom is a customer's whose drills go to a topic, with a sensor that is heard, and a rule that judges only after an hour.
+func drillRoom(t *testing.T, topic alerting.DrillPublisher) (s *testAPI, a *testCustomer, room, rule int64) {
 	t.Helper()
+	s, a = newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	room = a.room(t, "Hall")
 	a.sensors(t, room, "n1", "n2")
 	s.reading(t, "n1", time.Now(), 20, 40)
 	rule = a.create(t, "/api/v1/rules", `{"quantity":"temperature","direction":"above","limit":27,"for_s":3600,"clear_margin":0,"clear_for_s":0,"severity":"critical","enabled":true}`)
-	return room, rule
+	return s, a, room, rule
 }
 
 // drill starts one at a sensor, by fields of the body.
@@ -218,8 +219,7 @@ func message(topic *published[alerting.DrillMessage]) incidents.DrillMessage {
 func TestDrill(t *testing.T) {
 	t.Parallel()
 	topic := &published[alerting.DrillMessage]{}
-	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
-	room, rule := drillRoom(t, s, a)
+	s, a, room, rule := drillRoom(t, topic)
 	started := a.drill(t, rule, "")
 	reached := func(stages ...string) {
 		t.Helper()
@@ -278,8 +278,7 @@ func TestDrill(t *testing.T) {
 func TestDrillOutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
-	s, a := newTestCustomer(t, func(c *Config) { c.Drills = leaving(leave) })
-	_, rule := drillRoom(t, s, a)
+	s, a, _, rule := drillRoom(t, leaving(leave))
 	request := httptest.NewRequestWithContext(ctx, "POST", "/api/v1/drills", strings.NewReader(fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)))
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	s.api.ServeHTTP(httptest.NewRecorder(), request)
@@ -299,8 +298,7 @@ func (leave leaving) Publish(ctx context.Context, _ alerting.DrillMessage) error
 func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	t.Parallel()
 	topic := &published[alerting.DrillMessage]{}
-	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
-	_, rule := drillRoom(t, s, a)
+	s, a, _, rule := drillRoom(t, topic)
 	failed := map[string]int{}
 	for _, missing := range []string{"published", "ingested", "judged", "alert", "told", "taken"} {
 		topic.failing(nil)
@@ -360,8 +358,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 func TestDrillComesAsItIsTo(t *testing.T) {
 	t.Parallel()
 	topic := &published[alerting.DrillMessage]{}
-	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
-	_, rule := drillRoom(t, s, a)
+	s, a, _, rule := drillRoom(t, topic)
 	start := func(onSite bool) string {
 		started := a.drill(t, rule, fmt.Sprintf(`,"on_site":%t`, onSite))
 		if onSite {
@@ -391,8 +388,7 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 func TestRefusedDrills(t *testing.T) {
 	t.Parallel()
 	topic := &published[alerting.DrillMessage]{}
-	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
-	_, rule := drillRoom(t, s, a)
+	s, a, _, rule := drillRoom(t, topic)
 	lab := a.room(t, "Lab")
 	a.sensors(t, lab, "never", "gone", "worked-on")
 	s.reading(t, "gone", time.Now().Add(-time.Hour), 20, 40)
