@@ -150,6 +150,14 @@ func TestSettingDuringAnIncident(t *testing.T) {
 		return c, r
 	}
 	const apply = "run/tools/release/apply " + project + " " + region
+	refused := func(t *testing.T, c *cloud, r *release, why string) {
+		t.Helper()
+		before := c.object(statePath)
+		err := r.run(ownMachine, "#!/usr/bin/env bash\n"+apply)
+		must.Hold(t, err != nil, "it is applied:\n%s", r.log.String())
+		must.Equal(t, "state and lock", []string{before, ""}, []string{c.object(statePath), c.object("release/lock")})
+		r.says(why)
+	}
 	t.Run("pinned after a roll-back", func(t *testing.T) {
 		t.Parallel()
 		c, r := begin(t, "yes\n")
@@ -171,22 +179,12 @@ func TestSettingDuringAnIncident(t *testing.T) {
 		second := pipeline("api:2", "ingest:2", "detect:1")
 		c.begin(t, "b0", second, r.folders).want(true, second.live(), nil)
 		r.does("gcloud run services update-traffic ingest --to-revisions ingest-00001=100 --project " + project + " --region " + region)
-		before := c.object(statePath)
-		err := r.run(ownMachine, "#!/usr/bin/env bash\n"+apply)
-		if err == nil || c.object(statePath) != before || c.object("release/lock") != "" {
-			t.Errorf("%v, lock %q\n%s", err, c.object("release/lock"), r.log.String())
-		}
-		r.says("ingest serves ingest-00001")
+		refused(t, c, r, "ingest serves ingest-00001")
 	})
 	t.Run("not wanted", func(t *testing.T) {
 		t.Parallel()
 		c, r := begin(t, "y\n")
-		before := c.object(statePath)
-		err := r.run(ownMachine, "#!/usr/bin/env bash\n"+apply)
-		if err == nil || c.object(statePath) != before || c.object("release/lock") != "" {
-			t.Errorf("%v, lock %q\n%s", err, c.object("release/lock"), r.log.String())
-		}
-		r.says("Nothing is applied.")
+		refused(t, c, r, "Nothing is applied.")
 	})
 }
 
