@@ -210,9 +210,8 @@ func TestSilentSensorIsNotHeardOfALateService(t *testing.T) {
 		must.Do(t, db.RecordProbe(t.Context(), clock(second), clock(second)))
 	}
 	db.ingested(t, judged("live", 900, 22))
-	if now := db.only(t, 910).Now; now.Sensors != 1 || now.Heard != 1 {
-		t.Errorf("%+v", now)
-	}
+	now := db.only(t, 910).Now
+	must.Hold(t, now.Sensors == 1 && now.Heard == 1, "%+v", now)
 }
 
 // TestRate is of a temperature that rose for minutes, and falls, and of one that rose, and stays but for noise.

@@ -50,12 +50,9 @@ func replayExactly(t *testing.T, o system.Options) {
 	file := must.Get(os.Open(path))(t)
 	defer func() { _ = file.Close() }()
 	report, err := replayThrough(t.Context(), o, file)
-	if err != nil {
-		t.Errorf("%v\n%s", err, report)
-	}
-	if report.Sent != rows || report.Alerted != due || due == 0 {
-		t.Errorf("sent %d rows and stored %d alerts, want %d and %d", report.Sent, report.Alerted, rows, due)
-	}
+	must.Hold(t, err == nil, "%v\n%s", err, report)
+	must.Hold(t, report.Sent == rows && report.Alerted == due && due != 0,
+		"sent %d rows and stored %d alerts, want %d and %d", report.Sent, report.Alerted, rows, due)
 }
 
 func TestReplayIsStoredExactlyOnce(t *testing.T) {
