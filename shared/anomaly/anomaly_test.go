@@ -498,7 +498,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		n       int
 		seldom  float64
 		roughly float64
-	}{{5, 5.4, 2}, {5, 5.39, math.NaN()}, {4, 9, math.NaN()}, {12, 2.25, 2}} { // less than thirteen are enough if they are those of 45 minutes
+	}{{9, 3, 2}, {9, 2.99, math.NaN()}, {8, 9, math.NaN()}, {12, 2.25, 2}} { // less than thirteen are enough if they are those of 45 minutes
 		w := window(c.n, func(i int) float64 { return 22 + float64(i%2)/10 })
 		for i := range w.Age {
 			w.Age[i] *= c.seldom

@@ -363,7 +363,7 @@ const fewEqual = 5
 // rough is the mean of the last twelve second differences, each of at most roughCap floors, in floors; NaN with
 // fewer, unless they are all of an hour.
 func rough(ages, values []float64, now, floor float64) float64 {
-	const most, least = 12, 4
+	const most, least = 12, 8
 	n := min(most, len(values)-1)
 	if n < most && (n < least || ages[0] < leastWindow) {
 		return math.NaN()
