@@ -167,9 +167,8 @@ func users(t *testing.T, address, suffix string) string {
 		user := pgx.Identifier{tfenv.DatabaseUser(component, suffix)}.Sanitize()
 		must.Get(pool.Exec(t.Context(), "CREATE ROLE "+user+" LOGIN PASSWORD '"+password+"'"))(t)
 		t.Cleanup(func() {
-			if _, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
-				t.Error(err)
-			}
+			_, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+user+"; DROP ROLE "+user)
+			must.Fail(t, "dropped", err, nil)
 		})
 	}
 	return password

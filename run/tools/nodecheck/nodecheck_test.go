@@ -41,9 +41,7 @@ func examine(t *testing.T, interval time.Duration, begin func(ctx context.Contex
 		must.Hold(t, err == nil || ctx.Err() != nil, "the node ended: %v", err)
 	})
 	found, err := check(ctx, listener, interval, time.Now)
-	if err != nil {
-		t.Error(err)
-	}
+	must.Fail(t, "examined", err, nil)
 	must.Hold(t, ctx.Err() == nil, "the examination did not come to its end")
 	stop()
 	node.Wait()

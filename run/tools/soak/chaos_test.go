@@ -153,9 +153,7 @@ func prepared(t *testing.T, change func(*soak)) *environment {
 	env.ctx, env.stop = ctx, stop
 	t.Cleanup(func() {
 		env.stopNodes()
-		if err := env.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		must.Fail(t, "stopped", env.cluster.Stop(), nil)
 		if t.Failed() {
 			env.logs()
 		}
@@ -228,9 +226,7 @@ func (env *environment) stopNodes() {
 // end stops the nodes, waits until nothing is in flight and checks the ledger.
 func (env *environment) end() ledger.Totals {
 	env.t.Helper()
-	if err := env.finish(); err != nil {
-		env.t.Error(err)
-	}
+	must.Fail(env.t, "finished", env.finish(), nil)
 	sum := env.ledger.Sum()
 	must.Hold(env.t, sum.Alerted != 0, "no alert was due: the scenario shows nothing of them")
 	return sum
@@ -243,9 +239,7 @@ func (env *environment) finish() error {
 	env.stopNodes()
 	must.Do(env.t, env.quiesce(env.t.Context()))
 	db := env.cluster.Database.Pool
-	if _, err := ledger.Incidents(env.t.Context(), db); err != nil {
-		env.t.Error(err)
-	}
+	must.Fail(env.t, "incidents", must.Err(ledger.Incidents(env.t.Context(), db)), nil)
 	return env.ledger.Close(env.t.Context(), db)
 }
 

@@ -152,9 +152,8 @@ func (p *fixture) database(name, suffix string) string {
 	password := rand.Text()
 	must.Get(pool.Exec(p.t.Context(), "CREATE ROLE "+quoted+" LOGIN PASSWORD '"+password+"'"))(p.t)
 	p.t.Cleanup(func() {
-		if _, err := pool.Exec(context.WithoutCancel(p.t.Context()), "DROP OWNED BY "+quoted+"; DROP ROLE "+quoted); err != nil {
-			p.t.Error(err)
-		}
+		_, err := pool.Exec(context.WithoutCancel(p.t.Context()), "DROP OWNED BY "+quoted+"; DROP ROLE "+quoted)
+		must.Fail(p.t, "dropped", err, nil)
 	})
 	must.Do(p.t, store.Grant(p.t.Context(), pool, map[string]string{name: user}))
 	p.metadata = pgtest.NewStores(pool)
