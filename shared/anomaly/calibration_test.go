@@ -489,6 +489,8 @@ func TestTrendOf(t *testing.T) {
 		// By hand: t = -10, -7.5, -5, -2.5, 0; residuals 1, -1, 0, -1, 1 about a line of .5 a minute.
 		{"about a line", []float64{600, 450, 300, 150}, []float64{21, 20.25, 22.5, 22.75}, 0, 25, 0.5, math.Sqrt(4. / 3 / 62.5)},
 		{"seldom", []float64{3000, 2400, 1800, 1200, 600}, []float64{99, 22, 23, 24, 25}, 0, 26, 0.1, 0},
+		{"half of it a silence", []float64{1200, 600, 300, 150}, []float64{24, 25, 25.5, 25.75}, 0, 26, 0.1, 0},
+		{"ten minutes, most of them a silence", []float64{600, 90, 60, 30}, []float64{21, 25.25, 25.5, 25.75}, 0, 26, 0.5, 0},
 		{"after a silence", []float64{1230, 1200, 600, 30}, []float64{23.95, 24, 25, 25.95}, 0, 26, 0.1, 0},
 		{"after a longer one", []float64{1230, 1200, 580, 30}, []float64{23.95, 24, 25, 25.95}, 0, math.NaN(), 0, 0},
 		{"the reading before", []float64{690, 540, 390, 240, 90}, []float64{21, 22.25, 23.5, 24.75, 26}, 1, 26, 0.5, 0},

@@ -197,6 +197,8 @@ func TestUnchangedOfAFirstDay(t *testing.T) {
 		{0.1, 20, unknown, 0, false},
 		{0.1, 20, unknown, 25, true},
 		{0.1, unknown, 40, 0, true},
+		{1, unknown, 40, 0, true},
+		{0, 20, 40, 0, false},
 	} {
 		past := []anomaly.NodeHours{{Node: "n", Air: weeks(2, calm, 1)[:c.hours]}}
 		w, r := reported(20, 30, c.grid, 0, 8)
